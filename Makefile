@@ -1,0 +1,53 @@
+# Everything here is plain pip and python; the targets only save typing.
+#
+#   make demo    the main example on the default model
+#   make test    all tests
+#   make lint    ruff, mypy, import-linter
+#   make bench   the benchmarks
+#
+# PYTHON picks the interpreter (>= 3.11), ARGS goes to the command: make demo ARGS="--limit 20".
+# pip's own configuration and environment variables (proxies, mirrors, PIP_FIND_LINKS) are honoured.
+# A plain Linux machine without a GPU gets torch's small CPU build with
+#   make demo PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+ifdef PIP_EXTRA_INDEX_URL
+export PIP_EXTRA_INDEX_URL
+endif
+
+.PHONY: demo test lint format bench clean
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/extract_packages.py $(ARGS)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# Installs again only when the dependencies have changed; an interrupted install has no stamp.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sgdsl needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name one with: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]" \
+	|| { echo "make: the packages could not be installed (pip's reason is above). This step needs the Python package index: check the network, or point pip to a proxy or mirror (PIP_INDEX_URL, HTTPS_PROXY), and run make again." >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,1 @@
+"""The runtime that executes sgdsl programs on a local model."""

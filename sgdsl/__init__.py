@@ -1,0 +1,1 @@
+"""The structured-generation language: programs, graphs, outcomes and backends."""
