@@ -1,0 +1,76 @@
+"""The `sgdsl` command: one line per fault on stderr, and an exit code that scripts can rely on.
+
+Owns the arguments and the exit codes (0 done, 1 could not be done, 2 asked for wrongly, 130
+interrupted). Each subcommand is one function in `_SUBCOMMANDS` that adds its parser and sets `run`.
+Must stay quick to import: the heavy modules are imported by the subcommand that needs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from sgdsl.errors import SgdslError, UsageError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - it has no public name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line `arguments` (default: the process's own); returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except UsageError as error:
+        return _fail(error, code=2)
+    except SgdslError as error:
+        return _fail(error, code=1)
+    except KeyboardInterrupt:
+        print("sgdsl: interrupted", file=sys.stderr)
+        return 130
+    return code
+
+
+def _fail(error: SgdslError, *, code: int) -> int:
+    print("sgdsl:", " ".join(str(error).split()), file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sgdsl", description="Structured generation with a local language model."
+    )
+    parser.add_argument("--version", action="version", version=f"sgdsl {version('sgdsl')}")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add_subcommand in _SUBCOMMANDS:
+        add_subcommand(subparsers)
+    return parser
+
+
+def _add_pull(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "pull",
+        help="get a model and print its folder",
+        description="Get a model, check it, and print its folder. A model that is there is kept.",
+    )
+    parser.add_argument(
+        "--model",
+        default="default",
+        metavar="NAME",
+        help="'default' (SmolLM2-135M-Instruct), a folder, or a Hugging Face hub id",
+    )
+    parser.add_argument("--force", action="store_true", help="get it again even if it is there")
+    parser.set_defaults(run=_pull)
+
+
+def _pull(options: argparse.Namespace) -> int:
+    from runtime.models import resolve_model
+
+    print(resolve_model(options.model, refresh=options.force, verify=True))
+    return 0
+
+
+_SUBCOMMANDS: tuple[Callable[[Subparsers], None], ...] = (_add_pull,)
