@@ -1,0 +1,33 @@
+"""Fixtures that every part of the tests may use; the heavy ones are made once per session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.models import resolve_model
+from tests.tiny_llama import write_tiny_llama
+
+
+@pytest.fixture(scope="session")
+def default_model_path() -> Path:
+    """The default model's folder in the user's own cache: one download per machine.
+
+    Tests that use it are marked `model`.
+    """
+    return resolve_model()
+
+
+@pytest.fixture(scope="session")
+def tiny_llama_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random Llama in Hugging Face format; see tests/tiny_llama.py."""
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that may download the default model says so, or `-m 'not model'` would not avoid it."""
+    for item in items:
+        fixtures: list[str] = getattr(item, "fixturenames", [])
+        if "default_model_path" in fixtures and item.get_closest_marker("model") is None:
+            raise pytest.UsageError(f"{item.nodeid} uses default_model_path: mark it `model`.")
