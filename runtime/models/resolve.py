@@ -21,7 +21,7 @@ from runtime.models.store import ModelStore, check_free_space, sgdsl_home
 
 # What a decoder needs, without the copies in other frameworks' formats.
 _HUB_PATTERNS = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _KINDS = (
     "give 'default', the path of a folder in Hugging Face format, or the id of a model on the"

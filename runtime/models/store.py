@@ -77,7 +77,8 @@ class ModelStore:
             folder.rename(self.folder(name))
             _sync(self._root)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            # Ours too; and a pip that outlived its process may have come back to a leftover.
+            self._remove_leftovers(name)
 
     @contextmanager
     def locked(self, name: str, *, on_wait: Callable[[], None]) -> Iterator[None]:
