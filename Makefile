@@ -48,6 +48,6 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sgdsl needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name one with: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]" \
+	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[dev]" \
 	|| { echo "make: the packages could not be installed (pip's reason is above). This step needs the Python package index: check the network, or point pip to a proxy or mirror (PIP_INDEX_URL, HTTPS_PROXY), and run make again." >&2; exit 1; }
 	@touch $@
