@@ -1,1 +1,19 @@
 """The runtime that executes sgdsl programs on a local model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runtime.local import Runtime
+
+__all__ = ["Runtime"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `Runtime` when it is asked for: it brings torch, which the rest does not need."""
+    if name == "Runtime":
+        from runtime.local import Runtime
+
+        return Runtime
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

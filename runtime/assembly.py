@@ -1,0 +1,40 @@
+"""The engine's parts, put together around any executor.
+
+Owns which part is given what. Torch-free: the fake executor of the tests is assembled as the real
+one.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from runtime.cache.prefix import PrefixCache
+from runtime.config import RuntimeConfig
+from runtime.engine import Engine
+from runtime.executor.base import Executor
+from runtime.grammar_store import GrammarStore
+from runtime.programs import Programs
+from runtime.scheduler import Scheduler
+from runtime.tokenizer import Tokenizer
+
+
+def assemble(
+    config: RuntimeConfig,
+    *,
+    tokenizer: Tokenizer,
+    grammars: GrammarStore,
+    executor: Executor,
+    num_pages: int,
+    context_len: int,
+) -> Engine:
+    """`context_len` in tokens; `num_pages` is what the executor has."""
+    cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
+    scheduler = Scheduler(cache, token_budget=config.token_budget, max_running=config.max_running)
+    programs = Programs(
+        scheduler,
+        tokenizer,
+        grammars,
+        max_tokens=min(context_len, num_pages * config.page_size),
+        clock=perf_counter,
+    )
+    return Engine(scheduler, programs, executor)

@@ -1,0 +1,1 @@
+"""Attention over paged KV, one module per backend."""

@@ -1,0 +1,174 @@
+"""The prefix cache: pages of KV, addressed by the tokens that lead to them (RadixAttention).
+
+Owns the free pages and the tree of cached ones. Bookkeeping only: a page is a number here, the
+tensors are elsewhere. Every edge of the tree is one whole page of tokens, so a node never splits. A
+node is locked by the sequences that use its page; locks are path-closed (whoever locks a node locks
+its ancestors), so everything unlocked can be evicted, leaves first, least recently used first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence as Tokens
+
+PageKey = tuple[int, ...]
+
+
+class PageNode:
+    """A cached page; the path from the root spells the prefix that it completes."""
+
+    __slots__ = ("children", "key", "locks", "page", "parent", "used")
+
+    def __init__(self, key: PageKey, page: int, parent: PageNode | None) -> None:
+        self.key = key
+        self.page = page
+        self.parent = parent
+        self.children: dict[PageKey, PageNode] = {}
+        self.locks = 0
+        self.used = 0
+
+
+class PrefixCache:
+    """`num_pages` pages of `page_size` tokens each. With `reuse=False` nothing is ever found."""
+
+    def __init__(self, *, num_pages: int, page_size: int, reuse: bool = True) -> None:
+        assert num_pages > 0, "there is something to own"
+        assert page_size > 0, "a page holds a token"
+        self.num_pages = num_pages
+        self.page_size = page_size
+        self.reuse = reuse
+        self.root = PageNode((), -1, None)
+        self.num_cached = 0
+        self.num_evicted = 0
+        self._free = list(range(num_pages - 1, -1, -1))
+        self._num_unlocked = 0
+        self._leaves: list[tuple[int, int, PageNode]] = []  # heap; entries may be out of date
+        self._clock = itertools.count(1)
+
+    @property
+    def num_free(self) -> int:
+        return len(self._free)
+
+    @property
+    def num_available(self) -> int:
+        """Pages that `allocate` can give: free ones, and cached ones that no one has locked."""
+        return len(self._free) + self._num_unlocked
+
+    def match(self, tokens: Tokens[int], limit: int) -> list[PageNode]:
+        """The longest cached path of whole pages within the first `limit` tokens. Locks nothing."""
+        node, size, found = self.root, self.page_size, list[PageNode]()
+        if not self.reuse:
+            return found
+        for start in range(0, limit - size + 1, size):
+            child = node.children.get(tuple(tokens[start : start + size]))
+            if child is None:
+                break
+            found.append(child)
+            node = child
+        return found
+
+    def lock(self, node: PageNode) -> None:
+        if node.locks == 0:
+            self._num_unlocked -= 1
+        node.locks += 1
+
+    def unlock(self, node: PageNode) -> None:
+        assert node.locks > 0, "only what is locked is unlocked"
+        node.locks -= 1
+        if node.locks == 0:
+            node.used = next(self._clock)
+            self._num_unlocked += 1
+            self._offer(node)
+
+    def allocate(self) -> int | None:
+        """A page for new KV, evicting the least recently used one if need be; None if all are in
+        use.
+        """
+        if not self._free and not self._evict():
+            return None
+        return self._free.pop()
+
+    def free(self, page: int) -> None:
+        """Take a page back that is not in the tree."""
+        self._free.append(page)
+
+    def insert(self, parent: PageNode, key: PageKey, page: int) -> PageNode:
+        """Cache `page` as the continuation `key` of `parent`, locked once for the caller.
+
+        When that continuation is cached already, its page is the one to use: the given one is
+        freed.
+        """
+        child = parent.children.get(key) if self.reuse else None
+        if child is not None:
+            self.free(page)
+            self.lock(child)
+            return child
+        child = PageNode(key, page, parent)
+        child.locks = 1
+        if self.reuse:
+            parent.children[key] = child
+        self.num_cached += 1
+        return child
+
+    def flush(self) -> None:
+        """Forget everything that is not in use."""
+        while self._evict():
+            pass
+
+    def _offer(self, node: PageNode) -> None:
+        """`node` was unlocked or lost a child: it may be a leaf to evict now."""
+        if not self.reuse:
+            self._drop(node)
+        elif not node.children:
+            heapq.heappush(self._leaves, (node.used, id(node), node))
+            if len(self._leaves) > 2 * self.num_pages + 64:  # mostly entries out of date
+                self._leaves = [
+                    (leaf.used, id(leaf), leaf)
+                    for leaf in self.nodes()
+                    if leaf.locks == 0 and not leaf.children
+                ]
+                heapq.heapify(self._leaves)
+
+    def _evict(self) -> bool:
+        while self._leaves:
+            used, _, node = heapq.heappop(self._leaves)
+            if node.locks == 0 and not node.children and node.used == used and node.page >= 0:
+                self.num_evicted += 1
+                self._drop(node)
+                return True
+        return False
+
+    def _drop(self, node: PageNode) -> None:
+        parent = node.parent
+        assert parent is not None, "the root is no page"
+        self.free(node.page)
+        node.page = -1
+        self.num_cached -= 1
+        self._num_unlocked -= 1
+        if self.reuse:
+            del parent.children[node.key]
+            if parent is not self.root and parent.locks == 0:
+                self._offer(parent)
+
+    def nodes(self) -> Iterator[PageNode]:
+        stack = list(self.root.children.values())
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += node.children.values()
+
+    def check_integrity(self) -> None:
+        """Pages have one owner each, the counts are right and locks are path-closed."""
+        pages: list[int] = list(self._free)
+        unlocked = 0
+        for node in self.nodes():
+            pages.append(node.page)
+            unlocked += node.locks == 0
+            assert node.locks >= 0, "locks are counted"
+            assert node.parent is not None, "only the root has no parent"
+            assert node.parent is self.root or node.parent.locks >= node.locks, (
+                "whoever locks a node locks its ancestors"
+            )
+        assert len(pages) == len(set(pages)), "a page has one owner"
+        assert not self.reuse or unlocked == self._num_unlocked, "unlocked pages are counted"

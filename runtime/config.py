@@ -1,0 +1,63 @@
+"""The runtime's options: frozen, checked once, with the rules by which sizes are chosen.
+
+Owns names, defaults and rules. Knows nothing of how an option is carried out.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from sgdsl.errors import UsageError
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeConfig:
+    """page_size: tokens a KV page holds. max_running: sequences in a step, at most. token_budget:
+    tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
+    pool; None: by `default_kv_bytes`. prefix_cache: share computed prefixes. max_in_flight: runs
+    that it pays to submit at once. context_len: tokens of a prompt and its output together; None:
+    what the model was made for.
+    """
+
+    page_size: int = 16
+    max_running: int = 64
+    token_budget: int = 512
+    kv_bytes: int | None = None
+    prefix_cache: bool = True
+    max_in_flight: int | None = None
+    context_len: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("page_size", "max_running", "token_budget", "kv_bytes", "max_in_flight"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name}={value!r}: it must be at least 1")
+        if self.token_budget < self.max_running:
+            raise UsageError(
+                f"token_budget={self.token_budget} is less than max_running={self.max_running}: "
+                "a step must have a token for every running sequence; raise one or lower the other"
+            )
+
+    @property
+    def in_flight(self) -> int:
+        """Twice what runs: while one half is computed the other is being prepared."""
+        return self.max_in_flight or 2 * self.max_running
+
+
+def default_kv_bytes() -> int:
+    """A quarter of the memory that is free now, at most 4 GiB, at least 256 MiB.
+
+    The rest is for weights, activations and the user; 4 GiB hold about 90,000 tokens of the default
+    model, more than `max_running` rows of it ever need.
+    """
+    pages = os.sysconf("SC_AVPHYS_PAGES")
+    free = pages * os.sysconf("SC_PAGE_SIZE")
+    return max(GIB // 4, min(4 * GIB, free // 4))
+
+
+def num_pages(kv_bytes: int, *, bytes_per_token: int, page_size: int) -> int:
+    """Whole pages that fit into `kv_bytes`."""
+    return max(1, kv_bytes // (bytes_per_token * page_size))

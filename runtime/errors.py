@@ -1,0 +1,18 @@
+"""The runtime's own error types: what a request asks beyond what the engine can give.
+
+Owns the exceptions that runs end with. Those about finding a model are in `runtime.models`.
+"""
+
+from __future__ import annotations
+
+from sgdsl.errors import UsageError
+
+
+class ContextLengthError(UsageError):
+    """A prompt, or a prompt with the output it must have, does not fit into the context or the
+    pool.
+    """
+
+
+class UnsupportedModelError(UsageError):
+    """The model's architecture needs something that the engine does not have yet."""

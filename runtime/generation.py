@@ -1,0 +1,206 @@
+"""One `gen` being written: what may come next, when it ends, and what its text is.
+
+Owns the stops, the constraint's matcher and the healing of one generation. It is told tokens and
+asked for masks; it knows no sequence, batch or model.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grammars import Matcher
+from runtime.tokenizer import Tokenizer
+from sgdsl.graph import Sampling
+
+Int32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a generation ended. `kept`: how many of its tokens stand; `residue`: text after those
+    that belongs to it too (a stop string began inside a token).
+    """
+
+    reason: dict[str, Any]
+    text: str
+    kept: int
+    residue: str = ""
+    truncated: bool = False
+
+
+class Mask(Protocol):
+    """What narrows the next token, besides the model."""
+
+    def fill_bitmask(self, row: Int32) -> None: ...
+
+    def accept_token(self, token_id: int) -> None: ...
+
+
+class HealingMask:
+    """The first tokens spell `prefix` again; the last of them may go on beyond it."""
+
+    def __init__(self, prefix: bytes, tokenizer: Tokenizer) -> None:
+        self._rest = prefix
+        self._tokenizer = tokenizer
+
+    @property
+    def done(self) -> bool:
+        return not self._rest
+
+    def fill_bitmask(self, row: Int32) -> None:
+        row[:] = 0
+        for token in self._tokenizer.spelling(self._rest):
+            row[token >> 5] |= np.int32(np.uint32(1 << (token & 31)).view(np.int32))
+
+    def accept_token(self, token_id: int) -> None:
+        data = self._tokenizer.token_bytes[token_id]
+        assert data, "special tokens spell nothing"
+        spells = self._rest.startswith(data) or data.startswith(self._rest)
+        assert spells, "a healed token spells what it replaces"
+        self._rest = self._rest[len(data) :]
+
+
+def forbid(row: Int32, token_ids: Collection[int]) -> None:
+    """Clear these tokens' bits."""
+    for token in token_ids:
+        row[token >> 5] &= ~np.int32(np.uint32(1 << (token & 31)).view(np.int32))
+
+
+class Generation:
+    """`limit`: tokens that may be written behind `prefix`, the bytes that were taken back from the
+    literal before and are spelled again first; `matcher` knows both already.
+
+    A constrained generation ends by its grammar (or complete, at its limit): stop strings do not
+    cut it.
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        tokenizer: Tokenizer,
+        *,
+        limit: int,
+        matcher: Matcher | None,
+        prefix: bytes,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._limit = limit
+        self._matcher = matcher
+        self._healing = HealingMask(prefix, tokenizer) if prefix and matcher is None else None
+        self._prefix_len = self._prefix_left = len(prefix)
+        self._min_tokens = sampling.min_tokens or 0
+        self._stops = tuple(sampling.stop or ()) if matcher is None else ()
+        eos = () if sampling.ignore_eos and matcher is None else tokenizer.eos_token_ids
+        self._stop_ids = frozenset({*eos, *(sampling.stop_token_ids or ())})
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._ends: list[int] = []  # bytes up to and including each token, prefix and all
+        self._text = ""  # as decoded so far; invalid bytes are lone surrogates
+        self._num_written = 0  # tokens that went beyond the prefix
+        self.tokens: list[int] = []
+        self.counts: Counter[int] = Counter()
+        self.ending: Ending | None = None
+
+    @property
+    def text(self) -> str:
+        """What can be shown already: whole characters, and no beginning of a stop string."""
+        shown = len(self._text)
+        for stop in self._stops:
+            for size in range(min(len(stop), shown), 0, -1):
+                if self._text.endswith(stop[:size]):
+                    shown = min(shown, len(self._text) - size)
+                    break
+        return _displayed(self._text[:shown])
+
+    @property
+    def is_masked(self) -> bool:
+        return (
+            self._matcher is not None
+            or (self._healing is not None and not self._healing.done)
+            or len(self.tokens) < self._min_tokens
+        )
+
+    def fill_bitmask(self, row: Int32) -> None:
+        """row: int32 [num_words], all bits set; clears those of tokens that may not come next."""
+        if self._matcher is not None:
+            self._matcher.fill_bitmask(row)
+            return  # a finished grammar may end before min_tokens: nothing else could follow
+        if self._healing is not None and not self._healing.done:
+            self._healing.fill_bitmask(row)
+        if len(self.tokens) < self._min_tokens:
+            forbid(row, self._stop_ids)
+
+    def end_at_once(self) -> None:
+        """No token may be written: the empty text is all there is."""
+        complete = self._matcher is not None
+        self._end({"type": "length", "length": 0}, kept=0, truncated=not complete)
+
+    def accept(self, token: int) -> None:
+        """The token that was sampled; sets `ending` when it is the last."""
+        assert self.ending is None, "nothing follows the end"
+        if token in self._stop_ids:
+            self._end({"type": "stop", "matched": token}, kept=len(self.tokens))
+            return
+        if self._matcher is not None:
+            self._matcher.accept_token(token)
+        elif self._healing is not None and not self._healing.done:
+            self._healing.accept_token(token)
+        self._write(token)
+        if self._cut_at_stop():
+            return
+        if self._matcher is not None and self._matcher.is_terminated:
+            self._end({"type": "stop", "matched": None}, kept=len(self.tokens))
+        elif self._spent:
+            complete = self._matcher is not None and self._matcher.is_complete
+            assert complete or self._matcher is None, "a constrained output ends complete"
+            reason = {"type": "length", "length": self._num_written}
+            self._end(reason, kept=len(self.tokens), truncated=not complete)
+
+    @property
+    def _spent(self) -> bool:
+        if self._matcher is not None:
+            return self._matcher.remaining == 0
+        return self._num_written >= self._limit
+
+    def _write(self, token: int) -> None:
+        data = self._tokenizer.token_bytes[token] or b""
+        skipped = min(self._prefix_left, len(data))
+        self._prefix_left -= skipped
+        self._num_written += len(data) > skipped or not skipped
+        self.tokens.append(token)
+        self.counts[token] += 1
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(data))
+        self._text += self._decoder.decode(data[skipped:])
+
+    def _cut_at_stop(self) -> bool:
+        if not self._stops or len(self.tokens) < self._min_tokens:
+            return False
+        found = [(at, stop) for stop in self._stops if (at := self._text.find(stop)) >= 0]
+        if not found:
+            return False
+        at, stop = min(found)
+        self._text = self._text[:at]
+        size = self._prefix_len + len(self._text.encode("utf-8", "surrogateescape"))
+        kept = sum(end <= size for end in self._ends)
+        whole = self._ends[kept - 1] if kept else 0
+        rest = self._tokenizer.decode(self.tokens)[whole:size].decode("utf-8", "replace")
+        self._decoder.reset()
+        self._end({"type": "stop", "matched": stop}, kept=kept, residue=rest)
+        return True
+
+    def _end(
+        self, reason: dict[str, Any], *, kept: int, residue: str = "", truncated: bool = False
+    ) -> None:
+        self._text += self._decoder.decode(b"", final=True)
+        self.ending = Ending(reason, _displayed(self._text), kept, residue, truncated)
+
+
+def _displayed(text: str) -> str:
+    """Invalid bytes as the replacement character."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

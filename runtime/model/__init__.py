@@ -1,0 +1,1 @@
+"""Running a model: packed ragged rows in, hidden states out."""

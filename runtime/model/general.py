@@ -1,0 +1,102 @@
+"""The general path: transformers' own modelling code over our paged attention.
+
+Owns loading a causal language model and running its decoder on a packed batch. The attention is
+registered in transformers' `AttentionInterface`; a step's plan travels as a keyword argument
+through the model's layers, so nothing is ambient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AutoModelForCausalLM
+
+from runtime.attention.torch import AttentionPlan
+from runtime.errors import UnsupportedModelError
+
+ATTENTION = "sgdsl_paged"
+UNSUPPORTED = ("sliding_window", "softcap", "s_aux")
+"""What an architecture may ask of its attention and ours does not do yet."""
+
+
+def paged_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _attention_mask: Tensor | None,
+    *,
+    attention_plan: AttentionPlan,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """transformers' attention signature; query: [1, num_heads, num_tokens, head_dim]."""
+    asked = [name for name in UNSUPPORTED if others.get(name) is not None]
+    if asked:
+        raise UnsupportedModelError(
+            f"{type(module).__name__} asks for {', '.join(asked)}, which the engine's attention "
+            "does not do yet; choose a model without it"
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    out = attention_plan.run(layer, query[0], key[0], value[0], scale)
+    return out[None], None
+
+
+AttentionInterface.register(ATTENTION, paged_attention)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What the engine's sizes follow from."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    context_len: int
+
+
+class GeneralModel:
+    """Any decoder of transformers that takes its attention from `AttentionInterface`."""
+
+    def __init__(self, model: Any) -> None:
+        self._decoder = model.get_decoder()
+        self._head: nn.Module = model.get_output_embeddings()
+        self.dtype: torch.dtype = model.dtype
+        config = model.config.get_text_config()
+        heads = config.num_attention_heads
+        self.shape = ModelShape(
+            num_layers=config.num_hidden_layers,
+            num_kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+            head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            vocab_size=self._head.weight.shape[0],
+            context_len=config.max_position_embeddings,
+        )
+
+    @classmethod
+    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralModel:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, attn_implementation=ATTENTION
+        )
+        return cls(model.eval())
+
+    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
+        """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
+        out = self._decoder(
+            input_ids=token_ids[None],
+            position_ids=positions[None],
+            use_cache=False,
+            attention_plan=plan,
+        )
+        hidden: Tensor = out.last_hidden_state[0]
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [num_rows, hidden_size]; returns float32 [num_rows, vocab_size]."""
+        logits: Tensor = self._head(hidden)
+        return logits.float()

@@ -1,0 +1,291 @@
+"""The programs: runs' graphs, carried out on sequences.
+
+Owns the lines (one per branch of each run): their known tokens, what they are generating or
+scoring, and when they run, wait or end. It asks each run's machine what to do and writes tokens;
+the scheduler is told which sequences want to be computed. Knows no tensor and no thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import numpy as np
+
+from runtime.batch import Batch
+from runtime.errors import ContextLengthError
+from runtime.generation import Generation
+from runtime.grammar_store import GrammarStore
+from runtime.line import Line
+from runtime.sampling.request import Sampled, SampleRequest, SampleRow
+from runtime.scheduler import Scheduler
+from runtime.scoring import Scoring
+from runtime.sequence import Sequence
+from runtime.tokenizer import Tokenizer
+from sgdsl.graph import ROOT, Sampling
+from sgdsl.machine import Append, Choose, Completion, Generate, Idle, Piece, Spawn
+from sgdsl.run import Run
+
+
+class Programs:
+    """`clock` gives seconds, for the latencies in `meta_info` only."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        tokenizer: Tokenizer,
+        grammars: GrammarStore,
+        *,
+        max_tokens: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._scheduler = scheduler
+        self._tokenizer = tokenizer
+        self._grammars = grammars
+        self._max_tokens = max_tokens  # of a sequence: by the context and by the pool
+        self._clock = clock
+        self._lines: dict[int, dict[int, Line]] = {}  # by run id, by branch id
+        self._runs: dict[int, Run] = {}
+        self._owners: dict[int, Line] = {}  # by sequence id
+        self.num_completion_tokens = 0
+
+    @property
+    def num_runs(self) -> int:
+        return len(self._runs)
+
+    # Runs come, change and go.
+
+    def start(self, run: Run) -> None:
+        """Take a run on; drive it as far as it goes without the model."""
+        self._runs[run.id] = run
+        self._lines[run.id] = {ROOT: Line(ROOT, run)}
+        self.wake(run)
+
+    def wake(self, run: Run) -> None:
+        """The run has new nodes, or was closed or cancelled."""
+        if run.id not in self._runs:
+            return
+        if run.cancelled:
+            run.finish_cancelled("the run was cancelled")
+            self._drop(run)
+            return
+        self._advance(run, [line for line in self._lines[run.id].values() if not line.busy])
+
+    def fail_all(self, cause: BaseException) -> None:
+        """The engine cannot go on: every run ends with its cause."""
+        for run in list(self._runs.values()):
+            run.fail(cause)
+            self._drop(run)
+
+    def _drop(self, run: Run) -> None:
+        """The run is over: nothing of it stays."""
+        del self._runs[run.id]
+        for line in self._lines.pop(run.id).values():
+            for sequence in line.sequences:
+                if self._owners.pop(sequence.id, None) is not None:
+                    self._scheduler.remove(sequence)
+
+    def _advance(self, run: Run, lines: Iterable[Line]) -> None:
+        """Drive these lines, and all that can go on because they went on."""
+        due = deque(lines)
+        while due and run.outcome is None:
+            line = due.popleft()
+            try:
+                self._drive(line, due)
+            except Exception as cause:  # noqa: BLE001 - whatever it is, it is this row's fault alone
+                run.fail(cause, branch_id=line.branch_id)
+        if run.outcome is None and run.settled:
+            run.finish()
+        if run.outcome is not None:
+            self._drop(run)
+
+    def _drive(self, line: Line, due: deque[Line]) -> None:
+        """Do what the machine says until the line needs the model, a value, or nothing any more."""
+        lines = self._lines[line.run.id]
+        while line.run.outcome is None:
+            match line.run.next(line.branch_id):
+                case Append(pieces=pieces):
+                    line.pending += pieces
+                case Generate() as action:
+                    if self._begin_generation(line, action):
+                        return
+                case Choose() as action:
+                    self._begin_scoring(line, action)
+                    return
+                case Spawn(children=children):
+                    for child_id in children:
+                        lines[child_id] = line.fork(child_id)
+                        due.append(lines[child_id])
+                case Idle() as idle:
+                    self._leave(line)
+                    line.joining = idle is Idle.JOINING
+                    if not line.joining:  # a parent may be waiting for this
+                        due.extend(other for other in lines.values() if other.joining)
+                    if idle is Idle.FINISHED:
+                        del lines[line.branch_id]
+                    return
+
+    def _leave(self, line: Line) -> None:
+        """A line that waits or is done holds no pages: the tree keeps what it computed."""
+        if self._owners.pop(line.sequence.id, None) is not None:
+            self._scheduler.remove(line.sequence)
+        line.sequence.wants_sample = False
+
+    # A line begins to generate or to score.
+
+    def _begin_generation(self, line: Line, action: Generate) -> bool:
+        """False when nothing is to be generated and the node is complete already."""
+        sampling = action.sampling
+        heals = bool(sampling.healing) and line.ends_in_literal
+        line.flush(self._tokenizer)
+        line.num_prompt_tokens = len(line.sequence.tokens)
+        limit = self._limit(sampling.max_tokens or 0, line.num_prompt_tokens)
+        taken = self._tokenizer.healable(line.sequence.tokens) if heals and limit else 0
+        prefix = line.take_back(taken, self._tokenizer)
+        matcher = None
+        if (constraint := action.node.constraint) is not None:
+            matcher = self._grammars.matcher(
+                constraint, max_tokens=limit, num_taken=taken, prefix=prefix
+            )
+        generation = Generation(
+            sampling, self._tokenizer, limit=limit, matcher=matcher, prefix=prefix
+        )
+        line.begin(generation, sampling, now=self._clock())
+        if limit == 0:
+            generation.end_at_once()
+            self._end_generation(line)
+            return False
+        line.sequence.want_sample()
+        line.sequence.cached = line.sequence.valid
+        self._compute(line.sequence, line)
+        return True
+
+    def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
+        room = self._max_tokens - num_prompt_tokens
+        if room < min(1, max_tokens):
+            raise ContextLengthError(
+                f"the prompt has {num_prompt_tokens} tokens, but prompt and output together may "
+                f"have {self._max_tokens}; shorten the prompt, or raise context_len or kv_bytes "
+                "as far as the model allows"
+            )
+        return min(max_tokens, room)
+
+    def _begin_scoring(self, line: Line, action: Choose) -> None:
+        node = action.node
+        line.flush(self._tokenizer)
+        line.num_prompt_tokens = len(line.sequence.tokens)
+        self._leave(line)
+        scoring = Scoring(
+            self._tokenizer,
+            line.sequence.tokens,
+            node.choices,
+            unconditional=node.method.needs_unconditional,
+        )
+        self._limit(1, scoring.num_tokens - 1)
+        line.begin(scoring, Sampling(), now=self._clock())
+        for sequence in scoring.sequences:
+            self._compute(sequence, line)
+
+    def _compute(self, sequence: Sequence, line: Line) -> None:
+        if sequence.id not in self._owners:
+            self._owners[sequence.id] = line
+            self._scheduler.add(sequence)
+
+    # A step of the engine.
+
+    def request(self, batch: Batch) -> SampleRequest:
+        """What the rows that draw a token ask for."""
+        rows: list[SampleRow] = []
+        bitmask = None
+        for index, grant in enumerate(batch.sampled):
+            line = self._owners[grant.sequence.id]
+            generation = line.generation
+            rows.append(line.sample_row())
+            if generation.is_masked:
+                if bitmask is None:
+                    words = self._tokenizer.vocabulary.num_words
+                    bitmask = np.full((len(batch.sampled), words), -1, dtype=np.int32)
+                self._guard(line, partial(generation.fill_bitmask, bitmask[index]))
+        return SampleRequest(rows, bitmask)
+
+    def commit(self, batch: Batch, sampled: Sampled) -> None:
+        """The step's tokens and scores arrive; every line that got one goes on."""
+        moved: dict[int, list[Line]] = {}
+        for grant, token, logprob in zip(
+            batch.sampled, sampled.tokens, sampled.logprobs, strict=True
+        ):
+            line = self._owners[grant.sequence.id]
+            if self._accept_token(line, token, logprob):
+                moved.setdefault(line.run.id, []).append(line)
+        offset = 0
+        for grant in batch.grants:
+            if num_scores := len(grant.scored):
+                scores = sampled.scores[offset : offset + num_scores]
+                offset += num_scores
+                line = self._owners[grant.sequence.id]
+                if self._accept_scores(line, grant.sequence, grant.scored.start, list(scores)):
+                    moved.setdefault(line.run.id, []).append(line)
+        for run_id, lines in moved.items():
+            self._advance(self._runs[run_id], lines)
+
+    def _accept_token(self, line: Line, token: int, logprob: float) -> bool:
+        """True when the generation has ended and the line can go on."""
+        if line.run.outcome is not None:  # its mask could not be made
+            return True
+        generation = line.generation
+        generation.accept(token)
+        self.num_completion_tokens += 1
+        line.logprobs.append(logprob)
+        line.sequence.append([token])
+        if generation.ending is not None:
+            self._end_generation(line)
+            return True
+        if line.run.streaming:
+            line.run.stream(line.branch_id, generation.text)
+        return False
+
+    def _end_generation(self, line: Line) -> None:
+        generation = line.generation
+        ending = generation.ending
+        assert ending is not None, "only what has ended is completed"
+        meta = {
+            **line.meta(now=self._clock()),
+            "completion_tokens": len(line.logprobs),
+            "finish_reason": ending.reason,
+        }
+        if line.sampling.return_logprob:
+            tokens = generation.tokens
+            meta["output_token_logprobs"] = [
+                (logprob, token, self._tokenizer.decode([token]).decode("utf-8", "replace"))
+                for logprob, token in zip(line.logprobs, tokens, strict=False)
+            ]
+        line.end_generation(ending)
+        completion = Completion(ending.text, meta=meta, truncated=ending.truncated)
+        self._guard(line, partial(line.run.complete, line.branch_id, completion))
+
+    def _accept_scores(
+        self, line: Line, sequence: Sequence, first: int, scores: list[float]
+    ) -> bool:
+        """True when the last option is scored, the choice is made and the line can go on."""
+        scoring = line.scoring
+        scoring.accept(sequence, first, scores)
+        if scoring.is_scored(sequence):
+            del self._owners[sequence.id]
+            self._scheduler.remove(sequence)
+        if scoring.done:
+            self._guard(line, partial(self._choose, line, scoring))
+        return scoring.done
+
+    def _choose(self, line: Line, scoring: Scoring) -> None:
+        meta = {**line.meta(now=self._clock()), "completion_tokens": 0}
+        line.activity = None
+        text = line.run.choose(line.branch_id, scoring.result(), draw=line.draw(), meta=meta)
+        line.pending.append(Piece(text, written=True))
+
+    def _guard(self, line: Line, call: Callable[[], object]) -> None:
+        """Call what may raise for reasons of this row alone: then only its run fails."""
+        try:
+            call()
+        except Exception as cause:  # noqa: BLE001 - a type's own validators may raise anything
+            line.run.fail(cause, branch_id=line.branch_id)

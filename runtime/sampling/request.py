@@ -1,0 +1,55 @@
+"""What a row asks of the sampler, and what it gets.
+
+Owns the data that crosses from the programs to an executor and back. Numpy and plain values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One row that draws a token. `draw` in [0, 1) is its random number; `counts` are the tokens
+    that this gen has written, for the penalties.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+    draw: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    counts: Mapping[int, int] = field(default_factory=dict)
+    wants_logprob: bool = False
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0 or self.top_k == 1
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """`rows` in the order of the batch's `sample_at`. bitmask: int32 [len(rows), num_words], a set
+    bit allows a token; None when no row is constrained.
+    """
+
+    rows: Sequence[SampleRow]
+    bitmask: NDArray[np.int32] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """tokens, logprobs: per row of `sample_at` (0.0 where it was not asked for; natural logarithm
+    of the model's own probability, before temperature, penalties and masks). scores: per
+    `score_at`.
+    """
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
+    scores: Sequence[float]

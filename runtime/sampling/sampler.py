@@ -1,0 +1,91 @@
+"""The draw: logits, masks and random numbers in, tokens out.
+
+Owns the arithmetic of sampling. A row's token depends on its own logits, parameters and random
+number only, never on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.sampling.request import SampleRequest, SampleRow
+
+
+def sample(logits: Tensor, request: SampleRequest) -> tuple[list[int], list[float]]:
+    """logits: float32 [num_rows, vocab_size], the model's own. Returns each row's token and its
+    log-probability under the model (0.0 where it was not asked for).
+    """
+    adjusted = _penalised(logits, request.rows)
+    if request.bitmask is not None:
+        allowed = unpack(request.bitmask, logits.shape[1])
+        adjusted = adjusted.masked_fill(~allowed, -torch.inf)
+    tokens: list[int] = adjusted.argmax(dim=-1).tolist()
+    for index, row in enumerate(request.rows):
+        if not row.greedy:
+            tokens[index] = draw(adjusted[index], row)
+    asked = [index for index, row in enumerate(request.rows) if row.wants_logprob]
+    logprobs = [0.0] * len(tokens)
+    if asked:
+        known = logits[asked].log_softmax(-1)
+        for place, index in enumerate(asked):
+            logprobs[index] = float(known[place, tokens[index]])
+    return tokens, logprobs
+
+
+def unpack(bitmask: NDArray[np.int32], vocab_size: int) -> Tensor:
+    """int32 [num_rows, num_words] -> bool [num_rows, vocab_size]; bit i of word w is token 32 w +
+    i.
+    """
+    bits = np.unpackbits(bitmask.view(np.uint8), axis=1, count=vocab_size, bitorder="little")
+    return torch.from_numpy(bits.view(np.bool_))
+
+
+def draw(logits: Tensor, row: SampleRow) -> int:
+    """One token: the cumulative distribution's inverse at `row.draw`. logits: [vocab_size]."""
+    candidates = logits.isfinite().nonzero()[:, 0]
+    probabilities = (logits[candidates].double() / row.temperature).softmax(-1)
+    if row.top_k > 0 or row.top_p < 1.0 or row.min_p > 0.0:
+        probabilities, order = probabilities.sort(descending=True, stable=True)
+        keep = _num_kept(probabilities, row)
+        probabilities, candidates = probabilities[:keep], candidates[order[:keep]]
+    cumulative = probabilities.cumsum(-1)
+    place = int(torch.searchsorted(cumulative, row.draw * float(cumulative[-1]), right=True))
+    # Rounding may point beyond the last token that has any probability.
+    last = int(probabilities.nonzero()[-1])
+    return int(candidates[min(place, last)])
+
+
+def _num_kept(probabilities: Tensor, row: SampleRow) -> int:
+    """How many of the sorted candidates top-k, top-p and min-p leave; never none."""
+    keep = len(probabilities) if row.top_k < 1 else min(row.top_k, len(probabilities))
+    if row.top_p < 1.0:
+        before = probabilities.cumsum(-1) - probabilities
+        keep = min(keep, int((before < row.top_p).sum()))
+    if row.min_p > 0.0:
+        keep = min(keep, int((probabilities >= row.min_p * probabilities[0]).sum()))
+    return max(1, keep)
+
+
+def _penalised(logits: Tensor, rows: Sequence[SampleRow]) -> Tensor:
+    """OpenAI's frequency and presence penalties, on the tokens that the gen itself has written."""
+    if not any(row.frequency_penalty or row.presence_penalty for row in rows):
+        return logits
+    logits = logits.clone()
+    for index, row in enumerate(rows):
+        if row.counts and (row.frequency_penalty or row.presence_penalty):
+            tokens = torch.tensor(list(row.counts))
+            counts = torch.tensor(list(row.counts.values()), dtype=logits.dtype)
+            logits[index, tokens] -= row.frequency_penalty * counts + row.presence_penalty
+    return logits
+
+
+def score(logits: Tensor, targets: NDArray[np.int32]) -> list[float]:
+    """log p of each row's target. logits: [num_rows, vocab_size]; targets: [num_rows]."""
+    chosen = torch.from_numpy(targets.astype(np.int64))[:, None]
+    scores: list[float] = logits.log_softmax(-1).gather(1, chosen)[:, 0].tolist()
+    return scores

@@ -1,0 +1,91 @@
+"""A sequence: known tokens, and how many of them are computed.
+
+Owns one branch's token stream as the engine sees it. The programs write the tokens, the scheduler
+writes the computed count and the pages; each only through the methods of its half. Knows nothing of
+text, models or queues.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runtime.cache.prefix import PageNode
+
+_sequence_ids = itertools.count()
+
+
+class Sequence:
+    """`score_from`: token index from which on the log-probability of every token is wanted (the
+    rows before those tokens are computed even if the cache holds them); None when none is.
+    `wants_sample`: when the gap closes, the next token is drawn.
+    """
+
+    __slots__ = (
+        "cached",
+        "computed",
+        "id",
+        "nodes",
+        "pages",
+        "score_from",
+        "stale_from",
+        "tokens",
+        "wants_sample",
+    )
+
+    def __init__(self, tokens: Iterable[int] = (), *, score_from: int | None = None) -> None:
+        self.id = next(_sequence_ids)
+        self.tokens: list[int] = list(tokens)
+        self.score_from = score_from
+        self.wants_sample = False
+        self.stale_from: int | None = None
+        self.computed = 0
+        self.cached = 0  # tokens that the prefix cache gave at the last admission
+        self.pages: list[int] = []
+        self.nodes: list[PageNode] = []  # of the leading pages: those that are in the tree, locked
+
+    # The programs' half.
+
+    def append(self, tokens: Iterable[int]) -> None:
+        self.tokens.extend(tokens)
+
+    def replace_tail(self, keep: int, tokens: Iterable[int]) -> None:
+        """Keep the first `keep` tokens and put `tokens` behind them."""
+        assert 0 <= keep <= len(self.tokens), "only known tokens are kept"
+        self.tokens[keep:] = tokens
+        if keep < self.computed:
+            self.stale_from = keep if self.stale_from is None else min(keep, self.stale_from)
+
+    def want_sample(self) -> None:
+        """The next token is to be drawn: the last known one must be computed for it (again)."""
+        self.wants_sample = True
+        if self.valid == len(self.tokens):
+            self.stale_from = len(self.tokens) - 1
+
+    # What both may read.
+
+    @property
+    def goal(self) -> int:
+        """How many tokens are to be computed: nothing follows a scored text, so its last is not."""
+        return len(self.tokens) - (self.score_from is not None)
+
+    @property
+    def gap(self) -> int:
+        """Known tokens that are to be computed and are not yet."""
+        return self.goal - self.valid
+
+    @property
+    def valid(self) -> int:
+        """Tokens whose KV exists and still belongs to them."""
+        return self.computed if self.stale_from is None else min(self.computed, self.stale_from)
+
+    @property
+    def cacheable(self) -> int:
+        """How many first tokens may come from the cache; what is sampled or scored may not."""
+        last = len(self.tokens) - 1
+        return max(0, last if self.score_from is None else min(last, self.score_from - 1))
+
+    def __repr__(self) -> str:
+        return f"<sequence {self.id}: {len(self.tokens)} known, {self.computed} computed>"
