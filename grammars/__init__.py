@@ -1,1 +1,41 @@
-"""Constraints on generated text: regexes, JSON Schema and grammars, compiled to token masks."""
+"""Constraints on text, compiled to token masks that always leave a way to finish.
+
+Say what is asked (`Regex`, `JsonSchema`, `Choices`), compile it for a tokenizer's `Vocabulary`, and
+follow each sequence with a `Matcher`:
+
+    grammar = Compiler(vocabulary).compile(JsonSchema({"type": "integer"}))
+    matcher = Matcher(grammar, max_tokens=8)
+    matcher.fill_bitmask(row)      # which tokens are allowed next
+    matcher.accept_token(token_id)
+
+It needs numpy only, and knows nothing of models, devices or programs.
+"""
+
+from grammars.compiler import Compiler, accepts, token_accepts
+from grammars.constraint import Choices, Constraint, JsonSchema, Regex
+from grammars.errors import (
+    CompileBudgetError,
+    EmptyLanguageError,
+    GrammarError,
+    UnsupportedError,
+)
+from grammars.grammar import Grammar
+from grammars.matcher import Matcher
+from grammars.vocabulary import Vocabulary
+
+__all__ = [
+    "Choices",
+    "CompileBudgetError",
+    "Compiler",
+    "Constraint",
+    "EmptyLanguageError",
+    "Grammar",
+    "GrammarError",
+    "JsonSchema",
+    "Matcher",
+    "Regex",
+    "UnsupportedError",
+    "Vocabulary",
+    "accepts",
+    "token_accepts",
+]

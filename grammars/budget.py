@@ -1,0 +1,48 @@
+"""What a compile or a lazy step may cost. Owns the counting; knows nothing of what is counted."""
+
+from __future__ import annotations
+
+import time
+
+from grammars.errors import CompileBudgetError
+
+CHECK_EVERY = 256
+"""Steps between two looks at the clock: a look costs about as much as ten steps."""
+
+
+class Budget:
+    """Counts steps (expressions made, states derived, words searched) up to a limit.
+
+    `refill` starts a new allowance: one for the compile, one for each later mask, so that a hostile
+    constraint can neither hang its compile nor a decode step.
+    """
+
+    __slots__ = ("_deadline", "_left", "_next_look", "max_seconds", "max_steps")
+
+    def __init__(self, *, max_steps: int = 500_000, max_seconds: float = 10.0) -> None:
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.refill()
+
+    def refill(self) -> None:
+        """Start a new allowance of `max_steps` and `max_seconds`."""
+        self._left = self.max_steps
+        self._next_look = self.max_steps - CHECK_EVERY
+        self._deadline = time.monotonic() + self.max_seconds
+
+    def spend(self, steps: int = 1) -> None:
+        """Count `steps`; raises CompileBudgetError when the allowance is used up."""
+        self._left -= steps
+        if self._left > self._next_look:
+            return
+        if self._left < 0:
+            raise CompileBudgetError(
+                f"the constraint needs more than {self.max_steps} expressions or states; "
+                "make it smaller, or raise max_steps"
+            )
+        self._next_look = self._left - CHECK_EVERY
+        if time.monotonic() > self._deadline:
+            raise CompileBudgetError(
+                f"the constraint takes more than {self.max_seconds} s to compile; "
+                "make it smaller, or raise max_seconds"
+            )

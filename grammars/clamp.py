@@ -1,0 +1,45 @@
+"""The part of a state that a mask can depend on. Owns the clamping of counters.
+
+One token writes at most `longest` bytes, so it cannot tell x{m,n} from x{m,m+longest+1} when n is
+larger: not by what it may write, and not by the cheapest completion, which takes m rounds. Masks are
+cached under the clamped expression; `.{0,5000}` then has few masks instead of five thousand.
+Inside an intersection or a complement a far bound can decide emptiness: those stay as they are.
+It must not know of tokens beyond the length of the longest.
+"""
+
+from __future__ import annotations
+
+from grammars.expr import Algebra, Concat, Expr, Repeat, Union
+
+
+def clamp(algebra: Algebra, node: Expr, longest: int) -> Expr:
+    """An expression with the same mask and costs as `node`, equal for as many as possible."""
+    spine = []
+    rest = node
+    while isinstance(rest, Concat) and rest.clamped is None:
+        spine.append(rest)
+        rest = rest.tail
+    result = _clamp_one(algebra, rest, longest)
+    for cell in reversed(spine):
+        result = algebra.concat(_clamp_one(algebra, cell.head, longest), result)
+        cell.clamped = result
+    return result
+
+
+def _clamp_one(algebra: Algebra, node: Expr, longest: int) -> Expr:
+    if node.clamped is None:
+        node.clamped = _clamped(algebra, node, longest)
+    return node.clamped
+
+
+def _clamped(algebra: Algebra, node: Expr, longest: int) -> Expr:
+    if isinstance(node, Concat):
+        return clamp(algebra, node, longest)
+    if isinstance(node, Union):
+        return algebra.union([_clamp_one(algebra, o, longest) for o in node.options])
+    if isinstance(node, Repeat):
+        high = node.high
+        if high is not None:
+            high = min(high, node.low + longest + 1)
+        return algebra.repeat(_clamp_one(algebra, node.body, longest), node.low, high)
+    return node

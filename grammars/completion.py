@@ -1,0 +1,266 @@
+"""The cheapest way to finish. Owns witnesses, their spelling in tokens, and whether a state is alive.
+
+A *witness* of an expression is one short string of it: chosen by structure for the plain operators,
+found by breadth-first search over derivatives where an intersection or a complement stands (which is
+how their emptiness is decided). A *spelling* is a witness split into the fewest tokens: a linked list
+over its bytes in which every cell knows the best token that starts there, so that a byte put in front
+costs one walk down the trie, and tails are shared by all that end alike.
+
+The cost is an upper bound of the true minimum: the cheapest of the witnesses looked at. The matcher
+carries the spelling's tokens as its plan, and that makes the bound a guarantee.
+It must not know of masks, matchers or front ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grammars.derive import arms
+from grammars.expr import (
+    Algebra,
+    ByteSet,
+    Concat,
+    Empty,
+    Epsilon,
+    Expr,
+    Literal,
+    Repeat,
+    Union,
+    Words,
+)
+from grammars.vocabulary import Vocabulary
+
+UNREACHABLE = 1 << 30
+"""The cost where no way to finish is known."""
+
+TRIED_BYTES = 4
+"""Bytes of a set tried as its witness: a few, since every one costs a walk down the trie."""
+
+TRIED_WORDS = 64
+"""Words of a table tried as its witness: the shortest."""
+
+
+class Spelling:
+    """A string, cell by cell, and the fewest tokens that write it from each cell on.
+
+    `cost` tokens; the first of them is `token`, after which the string goes on at `after`.
+    """
+
+    __slots__ = ("after", "byte", "cost", "length", "rest", "token")
+
+    def __init__(self, byte: int, rest: Spelling | None) -> None:
+        self.byte = byte
+        self.rest = rest
+        self.length = rest.length + 1 if rest is not None else 0
+        self.cost = 0
+        self.token = -1
+        self.after: Spelling | None = None
+
+    def tokens(self) -> Iterator[int]:
+        """The ids of the fewest tokens that write it."""
+        assert self.cost < UNREACHABLE, "only what tokens can write has a plan"
+        cell = self
+        while cell.after is not None:
+            yield cell.token
+            cell = cell.after
+
+
+class Completions:
+    """Spellings of witnesses for the expressions of one algebra, in one vocabulary. Memoised."""
+
+    def __init__(self, algebra: Algebra, vocabulary: Vocabulary) -> None:
+        self._algebra = algebra
+        self._vocabulary = vocabulary
+        self._end = Spelling(-1, None)
+        self._nowhere = Spelling(-1, None)
+        self._nowhere.cost = UNREACHABLE
+        self._of: dict[Expr, Spelling] = {algebra.empty: self._nowhere}
+        self._before: dict[tuple[Expr, Spelling], Spelling] = {}
+        self._rounds: dict[tuple[Expr, Spelling], list[Spelling]] = {}
+        self._found: dict[Expr, bytes | None] = {algebra.empty: None}
+
+    def forget(self) -> None:
+        """Drops every memo (they hold expressions and cells)."""
+        for memo in (self._of, self._before, self._rounds, self._found):
+            memo.clear()
+        self._of[self._algebra.empty] = self._nowhere
+        self._found[self._algebra.empty] = None
+
+    # -- what the rest of the package asks -----------------------------------------------------
+
+    def cost(self, node: Expr) -> int:
+        """The tokens of the cheapest string of `node` that is known; 0 when it may end here."""
+        return 0 if node.nullable else self.spelling(node).cost
+
+    def is_alive(self, node: Expr) -> bool:
+        """Whether `node` has a string at all."""
+        while isinstance(node, Concat):
+            if not self.is_alive(node.head):
+                return False
+            node = node.tail
+        if node.plain:
+            return not isinstance(node, Empty)
+        if isinstance(node, Union):
+            return any(self.is_alive(option) for option in node.options)
+        if isinstance(node, Repeat):
+            return node.nullable or self.is_alive(node.body)
+        return self.witness(node) is not None
+
+    def spelling(self, node: Expr) -> Spelling:
+        """The spelling of the witness of `node` (cost UNREACHABLE when there is none)."""
+        if node.nullable:
+            return self._end
+        spine: list[Expr] = []
+        rest: Expr = node
+        while isinstance(rest, Concat) and rest not in self._of:
+            spine.append(rest)
+            rest = rest.tail
+        if rest not in self._of:
+            self._of[rest] = self._prepend(rest, self._end)
+        spelled = self._of[rest]
+        for cell in reversed(spine):
+            assert isinstance(cell, Concat), "the spine is made of concatenations"
+            spelled = self._of[cell] = self._prepend(cell.head, spelled)
+        return spelled
+
+    # -- spelling ------------------------------------------------------------------------------
+
+    def _prepend(self, node: Expr, tail: Spelling) -> Spelling:
+        """The witness of `node` in front of `tail`."""
+        if node.nullable or tail.cost >= UNREACHABLE:
+            return tail
+        if isinstance(node, Literal):
+            return self._bytes(node.data, tail)
+        key = (node, tail)
+        if key not in self._before:
+            self._algebra.budget.spend()
+            self._before[key] = self._choose(node, tail)
+        return self._before[key]
+
+    def _choose(self, node: Expr, tail: Spelling) -> Spelling:
+        if isinstance(node, ByteSet):
+            return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
+        if isinstance(node, Concat):
+            return self._prepend(node.head, self._prepend(node.tail, tail))
+        if isinstance(node, Union):
+            return self._cheapest([self._prepend(option, tail) for option in node.options])
+        if isinstance(node, Repeat):
+            return self._repeated(node, tail)
+        if isinstance(node, Words):
+            words = node.table[node.first : node.last]
+            if len(words) > TRIED_WORDS:
+                words = sorted(words, key=len)[:TRIED_WORDS]
+            return self._cheapest([self._bytes(word[node.depth :], tail) for word in words])
+        if isinstance(node, Empty | Epsilon):
+            return tail if node.nullable else self._nowhere
+        found = self.witness(node)
+        return self._nowhere if found is None else self._bytes(found, tail)
+
+    def _repeated(self, node: Repeat, tail: Spelling) -> Spelling:
+        """`low` rounds of the body, sharing the rounds of every other count before that tail."""
+        rounds = self._rounds.setdefault((node.body, tail), [tail])
+        while len(rounds) <= node.low:
+            self._algebra.budget.spend()
+            rounds.append(self._prepend(node.body, rounds[-1]))
+        return rounds[node.low]
+
+    def _cheapest(self, options: list[Spelling]) -> Spelling:
+        return min(options, key=lambda s: (s.cost, s.length), default=self._nowhere)
+
+    def _bytes(self, data: bytes, tail: Spelling) -> Spelling:
+        for byte in reversed(data):
+            tail = self._byte(byte, tail)
+        return tail
+
+    def _byte(self, byte: int, tail: Spelling) -> Spelling:
+        """One byte in front: the best token that starts with it, and what it leaves."""
+        cell = Spelling(byte, tail)
+        cell.cost = UNREACHABLE
+        child, token_at = self._vocabulary.child, self._vocabulary.token_at
+        node = child.get(byte)
+        after: Spelling | None = tail
+        while node is not None and after is not None:
+            if token_at[node] >= 0 and after.cost + 1 < cell.cost:
+                cell.cost, cell.token, cell.after = after.cost + 1, token_at[node], after
+            node = child.get(node * 256 + after.byte) if after.rest is not None else None
+            after = after.rest
+        return cell
+
+    def _likely(self, mask: int) -> list[int]:
+        """A few bytes of a set, those that a token of their own can write first."""
+        single = mask & self._vocabulary.single_bytes
+        chosen = single if single else mask
+        letters = chosen & _COMMON
+        return _some_bytes(letters or chosen, TRIED_BYTES)
+
+    # -- searching -----------------------------------------------------------------------------
+
+    def witness(self, node: Expr) -> bytes | None:
+        """A string of `node`, or None when there is none; for those that are not plain.
+
+        Breadth first over derivatives; every expression on the way learns its own answer.
+        """
+        if node in self._found:
+            return self._found[node]
+        came_from: dict[Expr, tuple[Expr, int] | None] = {node: None}
+        level = [node]
+        while level:
+            following: list[Expr] = []
+            for here in level:
+                ending = self._ending(here)
+                if ending is not None:
+                    return self._record(here, ending, came_from)
+                for mask, rest in arms(self._algebra, here):
+                    if rest not in came_from and self._found.get(rest, b"") is not None:
+                        self._algebra.budget.spend()
+                        came_from[rest] = (here, self._likely(mask)[0])
+                        following.append(rest)
+            level = following
+        self._found.update(dict.fromkeys(came_from))
+        return None
+
+    def _ending(self, node: Expr) -> bytes | None:
+        """The rest of a witness, where no search is needed to know it."""
+        if node.nullable:
+            return b""
+        if node in self._found:
+            return self._found[node]
+        if node.plain and self.spelling(node).cost < UNREACHABLE:
+            return _bytes(self.spelling(node))
+        return None
+
+    def _record(
+        self, node: Expr, ending: bytes, came_from: dict[Expr, tuple[Expr, int] | None]
+    ) -> bytes:
+        """Notes the witness of every expression on the way back to where the search began."""
+        self._found.setdefault(node, ending)
+        back = came_from[node]
+        while back is not None:
+            node, byte = back
+            ending = bytes([byte]) + ending
+            self._found.setdefault(node, ending)
+            back = came_from[node]
+        return ending
+
+
+_COMMON = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+def _some_bytes(mask: int, most: int) -> list[int]:
+    """The lowest bytes of a set, up to `most`."""
+    found = []
+    while mask and len(found) < most:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return found
+
+
+def _bytes(spelling: Spelling) -> bytes:
+    """The string that a spelling writes."""
+    found = bytearray()
+    cell = spelling
+    while cell.rest is not None:
+        found.append(cell.byte)
+        cell = cell.rest
+    return bytes(found)

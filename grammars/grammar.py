@@ -1,0 +1,117 @@
+"""A compiled constraint in one vocabulary. Owns the lock around everything that is lazy.
+
+Nothing is built ahead of need: a grammar is a start expression, and what matchers ask of it
+(successors, masks, costs) is derived on the way and kept. Any number of threads may ask.
+It must not know what the constraint was written in.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+
+from grammars.clamp import clamp
+from grammars.completion import UNREACHABLE, Completions, Spelling
+from grammars.derive import matches, walk
+from grammars.errors import EmptyLanguageError
+from grammars.expr import Algebra, Expr
+from grammars.masks import Mask, MaskCache, compute_mask
+from grammars.states import StateTable
+from grammars.vocabulary import Vocabulary
+
+MAX_KEPT_EXPRESSIONS = 100_000
+"""About 50 MB; a grammar that has derived more forgets what it can derive again."""
+
+MAX_KEPT_STATES = 16_384
+"""Rows of 1 KiB, so 16 MiB."""
+
+
+class Grammar:
+    """What matchers of one constraint share.
+
+    `start` is the expression of the whole language, `min_tokens` the tokens of the cheapest text that
+    is known: a budget must be at least that. Raises EmptyLanguageError when there is no text.
+    """
+
+    def __init__(
+        self, start: Expr, *, algebra: Algebra, vocabulary: Vocabulary, masks: MaskCache
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.start = start
+        self._algebra = algebra
+        self._masks = masks
+        self._completions = Completions(algebra, vocabulary)
+        self._states = StateTable(algebra, self._completions)
+        self._lock = RLock()
+        if not self._completions.is_alive(start):
+            raise EmptyLanguageError("no text satisfies the constraint")
+        self.min_tokens = self._completions.cost(start)
+        if self.min_tokens >= UNREACHABLE:
+            raise EmptyLanguageError("no text that this vocabulary can write satisfies the constraint")
+        self._max_kept = max(MAX_KEPT_EXPRESSIONS, 4 * len(algebra))
+
+    def begin(self, prefix: bytes) -> tuple[Expr, Spelling]:
+        """The state before `prefix` and the language, and its cheapest completion."""
+        with self._lock:
+            self._algebra.budget.refill()
+            node = self._algebra.concat(self._algebra.literal(prefix), self.start)
+            return node, self._completions.spelling(node)
+
+    def advance(self, node: Expr, token_id: int) -> tuple[Expr, Spelling]:
+        """The state after a token, and its cheapest completion."""
+        data = self.vocabulary.token_bytes(token_id)
+        assert data is not None, f"token {token_id} is never allowed inside a constraint"
+        with self._lock:
+            self._algebra.budget.refill()
+            following = walk(self._algebra, node, data)
+            assert self._completions.is_alive(following), f"token {token_id} ({data!r}) is a dead end"
+            return following, self._completions.spelling(following)
+
+    def mask(self, node: Expr) -> Mask:
+        """The mask of a state; a few microseconds when it is known, milliseconds when it is not.
+
+        Raises CompileBudgetError when deriving it costs more than the algebra's budget.
+        """
+        key = node.clamped
+        found = self._masks.get(key) if key is not None else None
+        if found is not None:
+            return found
+        with self._lock:
+            self._trim()
+            key = clamp(self._algebra, node, self.vocabulary.longest)
+            found = self._masks.get(key)
+            if found is None:
+                found = compute_mask(
+                    key,
+                    states=self._states,
+                    completions=self._completions,
+                    vocabulary=self.vocabulary,
+                )
+                self._masks.put(key, found)
+            node.clamped = key
+            return found
+
+    def contains(self, text: str) -> bool:
+        """Whether `text` is in the language."""
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:  # a lone surrogate is no text
+            return False
+        with self._lock:
+            self._trim()
+            return matches(self._algebra, self.start, data)
+
+    def is_final(self, node: Expr) -> bool:
+        """Whether nothing can follow a text that ends here."""
+        if node is self._algebra.epsilon:
+            return True
+        return self.mask(node).dearest < 0
+
+    def _trim(self) -> None:
+        """Bounds what is kept; every step starts with a fresh allowance."""
+        self._algebra.budget.refill()
+        if len(self._algebra) > self._max_kept:
+            self._algebra.forget()
+            self._completions.forget()
+            self._states.clear()
+        elif len(self._states) > MAX_KEPT_STATES:
+            self._states.clear()

@@ -1,0 +1,83 @@
+"""JSON values as they are written. Owns exact parsing and the two serialisations.
+
+Numbers keep their digits: integers are int, all others Decimal; nothing goes through a float.
+It must not know of schemas.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from grammars.errors import GrammarError
+
+Number = int | Decimal
+
+JsonValue = Any
+"""None, bool, int, Decimal, str, list or dict, as `parse_json` makes them."""
+
+SEPARATORS = {"compact": (",", ":"), "single": (", ", ": ")}
+
+
+def parse_json(text: str) -> JsonValue:
+    """The value of a JSON text; raises GrammarError with the column where it is malformed."""
+    try:
+        return json.loads(text, parse_float=Decimal, parse_int=_exact_int, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"{text!r:.80} is not JSON: {error}", error.pos) from None
+    except RecursionError:
+        raise GrammarError(f"{text[:40]!r}... is nested too deep to be read as JSON") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise GrammarError(f"{constant} is not a JSON number; give a finite one")
+
+
+def _exact_int(digits: str) -> int | Decimal:
+    """An int of any size; beyond 4,000 digits Python refuses str to int, and Decimal does not."""
+    return int(digits) if len(digits) <= 4_000 else Decimal(digits)
+
+
+def spellings(value: JsonValue, whitespace: str) -> list[str]:
+    """The texts that are taken for `value`: as it is, and with all that is not ASCII escaped."""
+    raw = dump(value, whitespace, ascii_only=False)
+    escaped = dump(value, whitespace, ascii_only=True)
+    return [raw] if raw == escaped else [raw, escaped]
+
+
+def dump(value: JsonValue, whitespace: str, *, ascii_only: bool) -> str:
+    """`value` as JSON text with the given separators; members in their order."""
+    comma, colon = SEPARATORS[whitespace]
+    if isinstance(value, dict):
+        members = (
+            f"{json.dumps(key, ensure_ascii=ascii_only)}{colon}"
+            + dump(item, whitespace, ascii_only=ascii_only)
+            for key, item in value.items()
+        )
+        return "{" + comma.join(members) + "}"
+    if isinstance(value, list):
+        return "[" + comma.join(dump(v, whitespace, ascii_only=ascii_only) for v in value) + "]"
+    if isinstance(value, Decimal):
+        return number_text(value)
+    return json.dumps(value, ensure_ascii=ascii_only)
+
+
+def number_text(value: Decimal) -> str:
+    """A decimal as JSON, without an exponent while that is reasonably short."""
+    if -60 < value.adjusted() < 60:
+        return f"{value:f}"
+    return str(value).replace("E", "e")
+
+
+def same(left: JsonValue, right: JsonValue) -> bool:
+    """Equality of JSON values: 1 and 1.0 are equal, 1 and true are not."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+    return type(left) is type(right) and left == right or (
+        isinstance(left, int | Decimal) and isinstance(right, int | Decimal) and left == right
+    )

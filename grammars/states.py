@@ -1,0 +1,81 @@
+"""States and their transitions as arrays. Owns the ids of states and the table of their successors.
+
+A state is an expression; id 0 is the dead one. A row of the table, the successor for each of 256
+bytes, is filled when a walk first needs it. Ids live no longer than a walk: whoever needs a state for
+longer keeps its expression.
+It must not know of tokens.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grammars.completion import Completions
+from grammars.derive import arms
+from grammars.expr import Algebra, Expr
+
+DEAD = 0
+
+
+class StateTable:
+    """`table[s, b]`: the state after byte b in state s, DEAD where nothing can be completed.
+
+    Only rows with `filled[s]` are valid. # table: int32 [capacity, 256]
+    """
+
+    def __init__(self, algebra: Algebra, completions: Completions) -> None:
+        self._algebra = algebra
+        self._completions = completions
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets every state."""
+        self.table: NDArray[np.int32] = np.zeros((64, 256), dtype=np.int32)
+        self.filled: NDArray[np.bool_] = np.zeros(64, dtype=bool)
+        self.filled[DEAD] = True
+        self.nodes: list[Expr] = [self._algebra.empty]
+        self._ids: dict[Expr, int] = {self._algebra.empty: DEAD}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def id_of(self, node: Expr) -> int:
+        """The id of a state; DEAD when it has no string."""
+        found = self._ids.get(node)
+        if found is None:
+            found = len(self.nodes) if self._completions.is_alive(node) else DEAD
+            self._ids[node] = found
+            if found != DEAD:
+                self.nodes.append(node)
+        return found
+
+    def fill(self, state_ids: NDArray[np.integer]) -> None:
+        """Makes the rows of these states valid."""
+        for state_id in state_ids.tolist():
+            successors = [
+                (mask, self.id_of(rest))
+                for mask, rest in arms(self._algebra, self.nodes[state_id])
+            ]
+            self.reserve()
+            row = self.table[state_id]
+            for mask, successor in successors:
+                row[_members(mask)] = successor
+            self.filled[state_id] = True
+
+    def reserve(self) -> None:
+        """Room for every state that has an id."""
+        capacity = len(self.filled)
+        if len(self.nodes) > capacity:
+            more = max(len(self.nodes), 2 * capacity) - capacity
+            self.table = np.vstack([self.table, np.zeros((more, 256), dtype=np.int32)])
+            self.filled = np.concatenate([self.filled, np.zeros(more, dtype=bool)])
+
+
+@lru_cache(maxsize=65536)
+def _members(mask: int) -> NDArray[np.intp]:
+    """The bytes of a set, as indices."""
+    bits = np.frombuffer(mask.to_bytes(32, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
