@@ -1,6 +1,6 @@
 """Constraints on text, compiled to token masks that always leave a way to finish.
 
-Say what is asked (`Regex`, `JsonSchema`, `Choices`), compile it for a tokenizer's `Vocabulary`, and
+Say what is asked (`Regex`, `JsonSchema`, `Choices`, `TypeOf`), compile it for a tokenizer's `Vocabulary`, and
 follow each sequence with a `Matcher`:
 
     grammar = Compiler(vocabulary).compile(JsonSchema({"type": "integer"}))
@@ -8,7 +8,7 @@ follow each sequence with a `Matcher`:
     matcher.fill_bitmask(row)      # which tokens are allowed next
     matcher.accept_token(token_id)
 
-It needs numpy only, and knows nothing of models, devices or programs.
+It needs numpy (and pydantic for types), and knows nothing of models, devices or programs.
 """
 
 from grammars.compiler import Compiler, accepts, token_accepts
@@ -21,6 +21,7 @@ from grammars.errors import (
 )
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
+from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "JsonSchema",
     "Matcher",
     "Regex",
+    "TypeOf",
     "UnsupportedError",
     "Vocabulary",
     "accepts",

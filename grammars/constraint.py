@@ -88,8 +88,7 @@ class JsonSchema(Constraint):
     def __init__(
         self, schema: Mapping[str, Any] | bool | str | type, *, whitespace: Whitespace = "compact"
     ) -> None:
-        if whitespace not in ("compact", "single"):
-            raise GrammarError(f"whitespace={whitespace!r} is unknown; give 'compact' or 'single'")
+        check_whitespace(whitespace)
         object.__setattr__(self, "text", _schema_text(schema))
         object.__setattr__(self, "whitespace", whitespace)
 
@@ -99,6 +98,12 @@ class JsonSchema(Constraint):
     def parse(self, text: str) -> Any:
         """The JSON value."""
         return json.loads(text)
+
+
+def check_whitespace(whitespace: str) -> None:
+    """Raises GrammarError for what is no way to write white space."""
+    if whitespace not in ("compact", "single"):
+        raise GrammarError(f"whitespace={whitespace!r} is unknown; give 'compact' or 'single'")
 
 
 def _schema_text(schema: object) -> str:

@@ -1,12 +1,13 @@
 """Numbers within bounds as texts. Owns the digit arithmetic, which is exact at any size.
 
 An integer is written without a fraction. A bounded number is written without an exponent; an
-unbounded one is any JSON number (its exponent below 300, so that it fits a float).
+unbounded one is any JSON number whose float is finite.
 It must not know of schemas beyond `NumberShape`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from grammars.errors import UnsupportedError
@@ -16,6 +17,9 @@ from grammars.shapes import NumberShape
 
 MAX_DIGITS = 1_000
 """Digits of a bound, on either side of the point: the expression has one branch for each."""
+
+MAX_WRITTEN = 300
+"""Digits that an unbounded whole part may have: its float stays finite, and Python reads its int."""
 
 _EXACT = Context(prec=4 * MAX_DIGITS)
 
@@ -61,10 +65,7 @@ class _Numbers:
             return algebra.empty
         first = _digits_of(low)
         if high is None:
-            longer = algebra.sequence(
-                [self.digits("1", "9"), algebra.repeat(self.digit, len(first), None)]
-            )
-            return algebra.union([self.at_least(first), longer])
+            return algebra.union([self.at_least(first), self.longer(len(first), MAX_WRITTEN)])
         last = _digits_of(high)
         if len(first) == len(last):
             return self.between(first, last)
@@ -73,6 +74,13 @@ class _Numbers:
             middle = algebra.repeat(self.digit, len(first), len(last) - 2)
             options.append(algebra.concat(self.digits("1", "9"), middle))
         return algebra.union(options)
+
+    def longer(self, than: int, most: int) -> Expr:
+        """The integers with more than `than` and at most `most` digits."""
+        if than >= most:
+            return self.algebra.empty
+        rest = self.algebra.repeat(self.digit, than, most - 1)
+        return self.algebra.concat(self.digits("1", "9"), rest)
 
     def at_least(self, bound: str) -> Expr:
         """Digit strings as long as `bound` that are not below it."""
@@ -103,7 +111,7 @@ class _Numbers:
         highest = algebra.concat(self.text(last[at]), self.at_most(last[at + 1 :]))
         return algebra.concat(self.text(first[:at]), algebra.union([inner, lowest, highest]))
 
-    def branches(self, bound: str, beyond) -> list[Expr]:  # type: ignore[no-untyped-def]
+    def branches(self, bound: str, beyond: Callable[[str], tuple[str, str]]) -> list[Expr]:
         """For each place: `bound` up to it, a digit beyond its own there, any digits after."""
         algebra = self.algebra
         made = []
@@ -135,6 +143,7 @@ class _Numbers:
         return self.algebra.union(options)
 
     def unbounded(self) -> Expr:
+        """Any JSON number whose float is finite: an exponent only after a short whole part."""
         algebra = self.algebra
         exponent = algebra.sequence(
             [
@@ -144,14 +153,15 @@ class _Numbers:
                 algebra.repeat(self.digit, 1, 2),
             ]
         )
-        return algebra.sequence(
+        part = algebra.optional(self.fraction(self.some_digits()))
+        short = algebra.union([self.text("0"), self.longer(0, 8)])
+        magnitude = algebra.union(
             [
-                algebra.optional(self.text("-")),
-                self.naturals(0, None),
-                algebra.optional(self.fraction(self.some_digits())),
-                algebra.optional(exponent),
+                algebra.sequence([self.naturals(0, None), part]),
+                algebra.sequence([short, part, exponent]),
             ]
         )
+        return algebra.concat(algebra.optional(self.text("-")), magnitude)
 
     def some_digits(self) -> Expr:
         return self.algebra.repeat(self.digit, 1, None)

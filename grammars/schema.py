@@ -15,6 +15,7 @@ It must not know of keywords (that is `schema_reader`).
 from __future__ import annotations
 
 from grammars.admission import Admission
+from grammars.charset import utf8
 from grammars.errors import EmptyLanguageError, UnsupportedError
 from grammars.expr import Algebra, Expr
 from grammars.json_values import JsonValue, spellings
@@ -29,6 +30,7 @@ from grammars.shapes import (
     ObjectShape,
     Operand,
     Shape,
+    Shapes,
     StringShape,
     ValueShape,
     intersect,
@@ -39,13 +41,18 @@ ANY_DEPTH = 6
 """Levels of a value about which the schema says nothing; recursion proper comes with references."""
 
 
-def lower_schema(algebra: Algebra, document: JsonValue, *, whitespace: str) -> Expr:
+def lower_schema(
+    algebra: Algebra, document: JsonValue, *, whitespace: str, bare_strings: bool = False
+) -> Expr:
     """The JSON texts of the values that `document` allows.
 
-    Raises GrammarError, UnsupportedError or EmptyLanguageError with the JSON pointer in `position`.
+    `bare_strings`: when it allows nothing but strings, they are written as they are, without quotes
+    and escapes. Raises GrammarError, UnsupportedError or EmptyLanguageError with the JSON pointer.
     """
     lowering = _SchemaLowering(algebra, document, whitespace)
-    found = lowering.value(lowering.reader.root)
+    found = lowering.bare() if bare_strings else None
+    if found is None:
+        found = lowering.value(lowering.reader.root)
     if found is algebra.empty:
         pointer = lowering.blame.get(lowering.reader.root, "")
         raise EmptyLanguageError(
@@ -94,6 +101,16 @@ class _SchemaLowering:
             self.lowered[operand] = self.alternatives(operand)
             self.open.pop()
         return self.lowered[operand]
+
+    def bare(self) -> Expr | None:
+        """The strings that the document allows, unquoted; None when it allows other values too."""
+        shapes = self.shapes(self.reader.root)
+        if not _are_strings(shapes):
+            return None
+        strings = Strings(self.algebra, utf8)
+        given = [s.value.encode() for s in shapes if isinstance(s, ValueShape)]
+        shaped = [strings.body(s) for s in shapes if isinstance(s, StringShape)]
+        return self.algebra.union([self.algebra.words(given), *shaped])
 
     def alternatives(self, operand: Operand) -> Expr:
         algebra = self.algebra
@@ -243,3 +260,18 @@ class _SchemaLowering:
             if operand and self.lowered.get(operand) is self.algebra.empty:
                 return self.blame.get(operand, operand[-1].pointer)
         raise AssertionError("an object is empty only through a required member")
+
+
+def _are_strings(shapes: Shapes) -> bool:
+    """Whether every alternative is a string, and there is one."""
+    return bool(shapes) and all(
+        isinstance(shape, StringShape)
+        or (isinstance(shape, ValueShape) and isinstance(shape.value, str))
+        for shape in shapes
+    )
+
+
+def only_strings(document: JsonValue) -> bool:
+    """Whether `document` allows nothing but strings, so that they may be written bare."""
+    lowering = _SchemaLowering(Algebra(), document, "compact")
+    return _are_strings(lowering.shapes(lowering.reader.root))

@@ -9,7 +9,7 @@ It must not know of schemas beyond `StringShape`.
 from __future__ import annotations
 
 from grammars import regex
-from grammars.charset import ANY, json_text, utf8
+from grammars.charset import ANY, Encoder, json_text, utf8
 from grammars.derive import has_string, matches
 from grammars.errors import GrammarError
 from grammars.expr import Algebra, Expr
@@ -21,9 +21,10 @@ from grammars.shapes import StringShape
 class Strings:
     """Lowers the string shapes of one schema."""
 
-    def __init__(self, algebra: Algebra) -> None:
+    def __init__(self, algebra: Algebra, encode: Encoder = json_text) -> None:
         self._algebra = algebra
-        self._char = json_text(algebra, ANY)
+        self._encode = encode
+        self._char = encode(algebra, ANY)
         self._quote = algebra.literal(b'"')
         self._lowered: dict[StringShape, Expr] = {}
         self._plain = Algebra(budget=algebra.budget)
@@ -32,19 +33,20 @@ class Strings:
     def lower(self, shape: StringShape) -> Expr:
         """The texts of the strings of `shape`, with their quotes; EMPTY when there is none."""
         if shape not in self._lowered:
-            body = self._body(shape)
+            body = self.body(shape)
             self._lowered[shape] = self._algebra.sequence([self._quote, body, self._quote])
         return self._lowered[shape]
 
-    def _body(self, shape: StringShape) -> Expr:
+    def body(self, shape: StringShape) -> Expr:
+        """The texts between the quotes."""
         algebra = self._algebra
         if shape.max_length is not None and shape.min_length > shape.max_length:
             return algebra.empty
         parts = []
         for pattern, pointer in shape.patterns:
-            parts.append(lower_search(algebra, _parse(pattern, pointer), json_text))
+            parts.append(lower_search(algebra, _parse(pattern, pointer), self._encode))
         for name in shape.formats:
-            parts.append(lower_full(algebra, regex.parse(FORMATS[name]), json_text))
+            parts.append(lower_full(algebra, regex.parse(FORMATS[name]), self._encode))
         if not parts or shape.min_length or shape.max_length is not None:
             parts.append(algebra.repeat(self._char, shape.min_length, shape.max_length))
         body = algebra.intersection(parts)

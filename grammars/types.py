@@ -1,0 +1,70 @@
+"""Python types as constraints. Owns the way from a type to texts and back; the one place with pydantic.
+
+A type is constrained by its JSON schema and its text is validated back to an instance:
+
+* a type of which every value is a string in JSON (str, an Enum or Literal of strings, date, datetime,
+  UUID, Annotated[str, ...]) is written bare, without quotes and escapes: `2024-02-29`, not
+  `"2024-02-29"`;
+* every other type (BaseModel, dataclass, TypedDict, NamedTuple, list, dict, tuple, int, float, bool,
+  None, unions) is written as JSON.
+
+What pydantic checks beyond its JSON schema (validators in Python) is checked by `parse` only.
+It must not know how a schema is enforced.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from grammars.constraint import Constraint, Whitespace, check_whitespace
+from grammars.errors import GrammarError
+from grammars.expr import Algebra, Expr
+from grammars.json_values import parse_json
+from grammars.schema import lower_schema, only_strings
+
+_SCHEMAS: dict[object, dict[str, Any]] = {Decimal: {"type": "number"}}
+"""Types whose schema by pydantic says more than one spelling needs."""
+
+
+@dataclass(frozen=True, init=False)
+class TypeOf(Constraint):
+    """Texts of instances of `tp`; `parse` gives the instance.
+
+    Raises GrammarError when pydantic knows no JSON schema for the type; what of the schema cannot be
+    enforced is refused by the compile, with its JSON pointer. `parse` raises pydantic.ValidationError
+    for a text that a validator of the type refuses.
+    """
+
+    tp: Any = field(hash=False)
+    whitespace: Whitespace
+    text: str
+    _adapter: TypeAdapter[Any] = field(repr=False, compare=False)
+
+    def __init__(self, tp: Any, *, whitespace: Whitespace = "compact") -> None:
+        check_whitespace(whitespace)
+        try:
+            adapter = TypeAdapter(tp)
+            schema = _SCHEMAS[tp] if tp is Decimal else adapter.json_schema()
+        except (PydanticUserError, PydanticInvalidForJsonSchema, NameError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise GrammarError(f"the type {tp!r} has no JSON schema: {reason}") from None
+        for name, value in (
+            ("tp", tp), ("whitespace", whitespace), ("text", json.dumps(schema)), ("_adapter", adapter),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    def lower(self, algebra: Algebra) -> Expr:
+        return lower_schema(
+            algebra, parse_json(self.text), whitespace=self.whitespace, bare_strings=True
+        )
+
+    def parse(self, text: str) -> Any:
+        """The instance of the type."""
+        document = parse_json(self.text)
+        return self._adapter.validate_json(json.dumps(text) if only_strings(document) else text)
