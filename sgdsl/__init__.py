@@ -1,1 +1,112 @@
 """The structured-generation language: programs, graphs, outcomes and backends."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sgdsl.api import (
+    REGEX_BOOL,
+    REGEX_FLOAT,
+    REGEX_INT,
+    REGEX_STR,
+    assistant,
+    assistant_begin,
+    assistant_end,
+    gen,
+    gen_int,
+    gen_string,
+    image,
+    select,
+    system,
+    system_begin,
+    system_end,
+    user,
+    user_begin,
+    user_end,
+    video,
+)
+from sgdsl.backends.base import Backend, BackendStats
+from sgdsl.backends.mock import STALL, MockBackend
+from sgdsl.chat import ChatTemplate
+from sgdsl.choices import (
+    greedy_token_selection,
+    token_length_normalized,
+    unconditional_likelihood_normalized,
+)
+from sgdsl.context import backend_for, get_default_backend, set_default_backend
+from sgdsl.errors import (
+    BackendError,
+    BatchFailed,
+    BatchInterrupted,
+    CancelledError,
+    ProgramError,
+    SgdslError,
+    TraceError,
+    UsageError,
+)
+from sgdsl.graph import Graph
+from sgdsl.outcome import Outcome
+from sgdsl.program import Program, function
+from sgdsl.state import ProgramState
+
+__all__ = [
+    "REGEX_BOOL",
+    "REGEX_FLOAT",
+    "REGEX_INT",
+    "REGEX_STR",
+    "STALL",
+    "Backend",
+    "BackendError",
+    "BackendStats",
+    "BatchFailed",
+    "BatchInterrupted",
+    "CancelledError",
+    "ChatTemplate",
+    "Graph",
+    "MockBackend",
+    "Outcome",
+    "Program",
+    "ProgramError",
+    "ProgramState",
+    "Runtime",
+    "SgdslError",
+    "TraceError",
+    "UsageError",
+    "assistant",
+    "assistant_begin",
+    "assistant_end",
+    "flush_cache",
+    "function",
+    "gen",
+    "gen_int",
+    "gen_string",
+    "get_default_backend",
+    "greedy_token_selection",
+    "image",
+    "select",
+    "set_default_backend",
+    "system",
+    "system_begin",
+    "system_end",
+    "token_length_normalized",
+    "unconditional_likelihood_normalized",
+    "user",
+    "user_begin",
+    "user_end",
+    "video",
+]
+
+
+def Runtime(model: str | None = None, **options: Any) -> Any:  # noqa: N802 - users look for a class
+    """The in-process engine, as a backend: see `runtime.Runtime`. Imports torch only when called."""
+    return importlib.import_module("runtime").Runtime(model, **options)
+
+
+def flush_cache(backend: Backend | None = None) -> Any:
+    """Drop what the backend has cached of earlier prompts. Raises `UsageError` if it cannot."""
+    chosen = backend_for(backend)
+    flush = getattr(chosen, "flush_cache", None)
+    if flush is None:
+        raise UsageError(f"flush_cache: {chosen!r} keeps no cache; leave the call out")
+    return flush()

@@ -1,0 +1,204 @@
+"""The primitives that programs are written with.
+
+Owns the public signatures of `gen`, `select`, the roles and `function`'s companions, and refuses
+malformed arguments where they are written. Knows nothing of states, runs or backends.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from sgdsl import choices as choice_methods
+from sgdsl.arguments import refuse, sampling_from
+from sgdsl.constraints import constraint_from
+from sgdsl.errors import UsageError
+from sgdsl.expressions import Expr, Hole, parts_of
+from sgdsl.graph import Gen, RoleBegin, RoleEnd, Select
+
+REGEX_INT = r"[-+]?[0-9]+[ \n]*"
+REGEX_FLOAT = r"[-+]?[0-9]*\.?[0-9]+[ \n]*"
+REGEX_BOOL = r"(True|False)"
+REGEX_STR = r"\"[\w\d\s]*\""
+
+_CONSTRAINTS = ("regex", "json_schema", "dtype", "type")
+
+
+def gen(  # noqa: PLR0917 - the positional order is part of the contract
+    name: str | None = None,
+    max_tokens: int | None = None,
+    min_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    top_k: int | None = None,
+    min_p: float | None = None,
+    frequency_penalty: float | None = None,
+    presence_penalty: float | None = None,
+    ignore_eos: bool | None = None,
+    return_logprob: bool | None = None,
+    logprob_start_len: int | None = None,
+    top_logprobs_num: int | None = None,
+    return_text_in_logprobs: bool | None = None,
+    dtype: builtins.type | str | None = None,
+    choices: Sequence[str] | None = None,
+    choices_method: choice_methods.ChoicesMethod | None = None,
+    regex: str | None = None,
+    json_schema: Any = None,
+    *,
+    type: Any = None,  # noqa: A002 - the word that users look for
+    seed: int | None = None,
+    healing: bool | None = None,
+) -> Expr:
+    """Text written by the model, kept as the variable `name`.
+
+    None inherits from `run`. `max_tokens` and `min_tokens` count sampled tokens. At most one of
+    `regex` (the whole output matches it), `json_schema` (a dict, JSON text or a pydantic class),
+    `dtype` (int, float, bool, str or their names), `type` (pydantic, dataclass, Enum, Literal,
+    list[...], ...) and `choices` (a `select`). With `dtype` and `type` the variable is a value of
+    that type, else it is the text.
+
+    Raises `UsageError`, here and at once, for arguments that cannot work.
+    """
+    given = {key: value for key, value in locals().items() if value is not None}
+    given.pop("name", None)
+    check_name("gen", name)
+    if choices is not None:
+        return _gen_choices(name, given)
+    if choices_method is not None:
+        raise UsageError(
+            f"gen: choices_method={choices_method!r} was given without choices; "
+            "give choices=[...] too"
+        )
+    asked = {key: given.pop(key) for key in _CONSTRAINTS if key in given}
+    constraint, typed = constraint_from("gen", asked) if asked else (None, False)
+    sampling = sampling_from("gen", given)
+    return Expr((partial(Gen, name=name, sampling=sampling, constraint=constraint, typed=typed),))
+
+
+def _gen_choices(name: str | None, given: dict[str, Any]) -> Expr:
+    others = sorted(given.keys() - {"choices", "choices_method", "temperature"})
+    if others:
+        raise UsageError(
+            f"gen: {', '.join(others)} and choices cannot be given together; gen(choices=...) is "
+            "a select, which takes choices, choices_method and temperature only"
+        )
+    return _select(
+        "gen",
+        name,
+        given["choices"],
+        temperature=given.get("temperature", 0.0),
+        method=given.get("choices_method", choice_methods.token_length_normalized),
+    )
+
+
+def gen_int(*args: Any, **kwargs: Any) -> Expr:
+    """`gen(..., dtype=int)`: the variable is an int."""
+    return gen(*args, **kwargs, dtype=int)
+
+
+def gen_string(*args: Any, **kwargs: Any) -> Expr:
+    """`gen(..., dtype=str)`: the variable is a str."""
+    return gen(*args, **kwargs, dtype=str)
+
+
+def select(
+    name: str | None = None,
+    choices: Sequence[str] | None = None,
+    temperature: float = 0.0,
+    choices_method: choice_methods.ChoicesMethod = choice_methods.token_length_normalized,
+) -> Expr:
+    """The likeliest of `choices`, kept as the variable `name`.
+
+    `temperature` 0 takes the best under `choices_method`; above, one is sampled. Probabilities and
+    log-probabilities: `s.get_meta_info(name)`. Raises `UsageError` for anything but distinct,
+    non-empty texts.
+    """
+    check_name("select", name)
+    return _select("select", name, choices, temperature=temperature, method=choices_method)
+
+
+def _select(
+    where: str, name: str | None, choices: object, *, temperature: object, method: Any
+) -> Expr:
+    allowed = "a list of one or more different, non-empty str"
+    if not isinstance(choices, (list, tuple)) or not choices:
+        refuse(where, "choices", choices, allowed)
+    texts = tuple(choice.text if isinstance(choice, Hole) else choice for choice in choices)
+    if not all(isinstance(text, str) and text for text in texts) or len(set(texts)) < len(texts):
+        refuse(where, "choices", choices, allowed)
+    if not hasattr(method, "log_weights"):
+        refuse(where, "choices_method", method, "one of sgdsl's three methods, or one like them")
+    checked = sampling_from(where, {"temperature": temperature}).temperature
+    return Expr((partial(Select, name=name, choices=texts, method=method, temperature=checked),))
+
+
+def check_name(where: str, name: object) -> None:
+    """Refuse what cannot be a variable's name."""
+    if name is not None and (not isinstance(name, str) or not name):
+        refuse(where, "name", name, "the name of the variable, a non-empty str")
+
+
+def role_expr(role: str, content: object) -> Expr:
+    """A whole message of `role`."""
+    inner = () if content is None else parts_of(content, f"{role}(...)")
+    return Expr((partial(RoleBegin, role=role), *inner, partial(RoleEnd, role=role)))
+
+
+def system(expr: str | Expr | None = None) -> Expr:
+    """A system message: `s += system("You are ...")`."""
+    return role_expr("system", expr)
+
+
+def user(expr: str | Expr | None = None) -> Expr:
+    """A user message: `s += user("Question: " + q)`."""
+    return role_expr("user", expr)
+
+
+def assistant(expr: str | Expr | None = None) -> Expr:
+    """An assistant message: `s += assistant(gen("answer"))`."""
+    return role_expr("assistant", expr)
+
+
+def system_begin() -> Expr:
+    return Expr((partial(RoleBegin, role="system"),))
+
+
+def system_end() -> Expr:
+    return Expr((partial(RoleEnd, role="system"),))
+
+
+def user_begin() -> Expr:
+    return Expr((partial(RoleBegin, role="user"),))
+
+
+def user_end() -> Expr:
+    return Expr((partial(RoleEnd, role="user"),))
+
+
+def assistant_begin() -> Expr:
+    return Expr((partial(RoleBegin, role="assistant"),))
+
+
+def assistant_end() -> Expr:
+    return Expr((partial(RoleEnd, role="assistant"),))
+
+
+def image(path: object) -> NoReturn:
+    """Not supported by any backend yet: raises `UsageError`."""
+    raise UsageError(
+        f"image({path!r}) is not supported: no backend takes images yet; describe it in text"
+    )
+
+
+def video(path: object, num_frames: int = 0) -> NoReturn:
+    """Not supported by any backend yet: raises `UsageError`."""
+    raise UsageError(
+        f"video({path!r}, {num_frames!r}) is not supported: no backend takes videos yet; "
+        "describe it in text"
+    )

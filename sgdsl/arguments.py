@@ -1,0 +1,150 @@
+"""What may be given as a sampling argument, and how a wrong one is refused.
+
+Owns the check of every argument that `gen`, `run` and `run_batch` share. Knows nothing of what a
+backend does with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypedDict
+
+from sgdsl.errors import UsageError
+from sgdsl.expressions import Hole
+from sgdsl.graph import Sampling
+
+INHERIT = Sampling()
+
+
+class RunArguments(TypedDict, total=False):
+    """What `run` and `run_batch` take besides the program's arguments: what its gens inherit."""
+
+    max_new_tokens: int | None
+    n: int | None
+    stop: str | Sequence[str] | None
+    stop_token_ids: Sequence[int] | None
+    stop_regex: str | Sequence[str] | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
+    ignore_eos: bool | None
+    return_logprob: bool | None
+    logprob_start_len: int | None
+    top_logprobs_num: int | None
+    return_text_in_logprobs: bool | None
+    seed: int | None
+
+
+RUN_ARGUMENTS = frozenset(RunArguments.__annotations__)
+
+
+def refuse(where: str, name: str, value: object, allowed: str) -> NoReturn:
+    """Raise the one-sentence error for an argument's value."""
+    if isinstance(value, Hole):
+        value.needed(f"the value of {name}")
+    raise UsageError(f"{where}: {name}={value!r} is not allowed; {name} is {allowed}")
+
+
+def sampling_from(where: str, given: Mapping[str, Any]) -> Sampling:
+    """The sampling that `given` (public argument names, None values absent) asks for."""
+    if not given:
+        return INHERIT
+    known: dict[str, Any] = {}
+    for name, value in given.items():
+        if (reason := _UNSUPPORTED.get(name)) is not None:
+            if value == reason[0] and isinstance(value, int):
+                continue
+            raise UsageError(
+                f"{where}: {name}={value!r} is not supported yet; {reason[1]}, or leave it out"
+            )
+        allowed, check = _CHECKS[name]
+        checked = check(value)
+        if checked is None:
+            refuse(where, name, value, allowed)
+        known[_FIELDS.get(name, name)] = checked
+    sampling = Sampling(**known)
+    low, high = sampling.min_tokens, sampling.max_tokens
+    if low is not None and high is not None and low > high:
+        raise UsageError(
+            f"{where}: min_tokens={low} is above max_tokens={high}; lower one or raise the other"
+        )
+    return sampling
+
+
+def _whole(low: int) -> Callable[[Any], int | None]:
+    def check(value: Any) -> int | None:
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= low
+        return int(value) if whole else None
+
+    return check
+
+
+def _number(low: float, high: float, *, above: bool = False) -> Callable[[Any], float | None]:
+    def check(value: Any) -> float | None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        inside = low < value <= high if above else low <= value <= high
+        return float(value) if inside and math.isfinite(value) else None
+
+    return check
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _top_k(value: Any) -> int | None:
+    return -1 if value == -1 else _whole(1)(value)
+
+
+def _stop(value: Any) -> tuple[str, ...] | None:
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)):
+        return None
+    return tuple(texts) if all(isinstance(text, str) and text for text in texts) else None
+
+
+def _token_ids(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, (list, tuple)):
+        return None
+    return tuple(value) if all(_whole(0)(item) is not None for item in value) else None
+
+
+def _seed(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_TOKENS = "a whole number of tokens, at least 1"
+_PENALTY = ("a number from -2 to 2", _number(-2.0, 2.0))
+
+_CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "max_tokens": (_TOKENS, _whole(1)),
+    "max_new_tokens": (_TOKENS, _whole(1)),
+    "min_tokens": ("a whole number of tokens, at least 0", _whole(0)),
+    "stop": ("a non-empty str, or a list of such", _stop),
+    "stop_token_ids": ("a list of token ids", _token_ids),
+    "temperature": ("a number, at least 0 (0 is greedy)", _number(0.0, math.inf)),
+    "top_p": ("a number above 0, at most 1 (off)", _number(0.0, 1.0, above=True)),
+    "top_k": ("a whole number, at least 1, or -1 (off)", _top_k),
+    "min_p": ("a number from 0 (off) to 1", _number(0.0, 1.0)),
+    "frequency_penalty": _PENALTY,
+    "presence_penalty": _PENALTY,
+    "ignore_eos": ("True or False", _flag),
+    "return_logprob": ("True or False", _flag),
+    "healing": ("True or False", _flag),
+    "seed": ("a whole number", _seed),
+}
+_FIELDS = {"max_new_tokens": "max_tokens"}
+
+# Name: the value that asks for nothing, and what to do instead.
+_UNSUPPORTED: dict[str, tuple[int | None, str]] = {
+    "n": (1, "call it n times, or use s.fork(n)"),
+    "stop_regex": (None, "end the output with regex=... instead"),
+    "logprob_start_len": (None, "return_logprob=True gives those of the output"),
+    "top_logprobs_num": (0, "return_logprob=True gives those of the tokens taken"),
+    "return_text_in_logprobs": (0, "return_logprob=True gives them without text"),
+}

@@ -1,0 +1,47 @@
+"""The protocol between the frontend and whatever executes graphs.
+
+Owns the `Backend` protocol and its statistics. A backend is given runs, drives each run's machine
+from a thread of its own, and never calls back into user code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sgdsl.chat import ChatTemplate
+from sgdsl.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class BackendStats:
+    """Totals since the backend started; counts are tokens. Differences of two make a rate."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Backend(Protocol):
+    """Neither method blocks on the model or raises for a run's sake: a fault is the run's outcome.
+
+    A backend that is closed or dead fails the run with `BackendError` instead of keeping it waiting.
+    """
+
+    @property
+    def chat_template(self) -> ChatTemplate: ...
+
+    @property
+    def max_in_flight(self) -> int:
+        """How many runs it pays to have submitted at once; more only cost memory."""
+        ...
+
+    def submit(self, run: Run) -> None:
+        """Take the run on: from now on this backend alone drives it, until its outcome is set."""
+        ...
+
+    def wake(self, run: Run) -> None:
+        """The run has more nodes, or was closed or cancelled."""
+        ...
+
+    def stats(self) -> BackendStats: ...

@@ -1,0 +1,89 @@
+"""What a mock backend answers: scripts of replies and scores.
+
+Owns the forms in which a test may write them. Knows nothing of runs or threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grammars import Constraint
+from sgdsl.choices import ChoiceScores
+from sgdsl.errors import BackendError, UsageError
+from sgdsl.graph import Sampling, Select
+from sgdsl.machine import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a scripted function is asked: continue `prompt` for the variable `name`."""
+
+    name: str | None
+    prompt: str
+    sampling: Sampling
+    constraint: Constraint | None
+    seed: int
+
+
+class Stall:
+    """The answer that never comes: the run goes on until it is cancelled or its backend dies."""
+
+
+STALL = Stall()
+
+Reply = str | Completion | BaseException | Stall
+Replies = Reply | Sequence[Reply] | Callable[[Request], Reply]
+Scores = Mapping[str, float] | ChoiceScores | BaseException | Stall
+
+
+class Script:
+    """Looks answers up. A reply that is an exception is raised: it fails its node."""
+
+    def __init__(
+        self,
+        replies: Mapping[str, Replies] | Callable[[Request], Reply] | None,
+        scores: Mapping[str, Scores] | None,
+        default: str,
+    ) -> None:
+        self._replies = replies if replies is not None else {}
+        self._scores = scores if scores is not None else {}
+        self._default = default
+        self._num_used: dict[str, int] = {}
+
+    def reply(self, request: Request) -> Completion | Stall:
+        name = request.name or ""
+        found: Any = self._replies
+        if isinstance(found, Mapping):
+            found = found.get(name, self._default)
+        if callable(found):
+            found = found(request)
+        if isinstance(found, (list, tuple)):
+            index = self._num_used.get(name, 0)
+            if index == len(found):
+                raise BackendError(f"the {index} scripted replies for {name!r} are used up")
+            self._num_used[name] = index + 1
+            found = found[index]
+        if isinstance(found, BaseException):
+            raise found
+        if isinstance(found, str):
+            return Completion(found)
+        if not isinstance(found, (Completion, Stall)):
+            raise UsageError(
+                f"the reply {found!r} scripted for {name!r} is not allowed; a reply is a str, a "
+                "Completion, an exception or STALL"
+            )
+        return found
+
+    def scores(self, node: Select) -> ChoiceScores | Stall:
+        """Without a script, a choice has log-probability -1, -2, ... in the order of the choices."""
+        found = self._scores.get(node.name or "", {})
+        if isinstance(found, BaseException):
+            raise found
+        if isinstance(found, (ChoiceScores, Stall)):
+            return found
+        ranked = enumerate(node.choices, start=1)
+        conditional = [[found.get(choice, -float(rank))] for rank, choice in ranked]
+        unconditional = [[-1.0] for _ in conditional] if node.method.needs_unconditional else None
+        return ChoiceScores(conditional, unconditional)

@@ -1,0 +1,92 @@
+"""What a call takes from where it is made: the backend, the sampling, the seed.
+
+Owns the process-wide default backend and, for the thread that runs a body, the call it belongs to.
+Knows nothing of programs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from sgdsl.backends.base import Backend
+from sgdsl.errors import TraceError, UsageError
+from sgdsl.graph import Sampling
+
+_NO_BACKEND = (
+    "no backend to run on: pass backend=..., or set one for all runs with set_default_backend(...)"
+)
+_default_backend: Backend | None = None
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The run whose body is being executed; nested calls inherit from it. A trace has no backend."""
+
+    backend: Backend | None
+    sampling: Sampling
+    seed: int
+    num_calls: itertools.count[int] = field(default_factory=itertools.count)
+
+
+caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+
+
+def set_default_backend(backend: Backend | None) -> None:
+    """Run on `backend` whatever names no other; None takes the default away."""
+    global _default_backend  # noqa: PLW0603 - the one global; a caller's backend goes before it
+    if backend is not None and not hasattr(backend, "submit"):
+        raise UsageError(
+            f"set_default_backend({backend!r}): a backend has a method `submit`; "
+            "pass a Runtime(...) or another backend of sgdsl"
+        )
+    _default_backend = backend
+
+
+def get_default_backend() -> Backend | None:
+    return _default_backend
+
+
+def backend_for(given: Backend | None) -> Backend:
+    """`given`, else the caller's, else the default. Raises `UsageError` when there is none."""
+    if given is not None:
+        if not hasattr(given, "submit"):
+            raise UsageError(
+                f"backend={given!r} is not allowed; it is a Runtime(...) or another backend, "
+                "which has a method `submit`"
+            )
+        return given
+    current = caller.get()
+    if current is not None:
+        if current.backend is None:
+            raise TraceError(
+                "a traced body ran another program, and a trace has no backend; call it with the "
+                "state, as in f(s, ...), to make it part of the graph"
+            )
+        return current.backend
+    if _default_backend is None:
+        raise UsageError(_NO_BACKEND)
+    return _default_backend
+
+
+def seed_for(given: int | None) -> int:
+    """`given`, else one derived from the caller's, else a random one."""
+    if given is not None:
+        return given & _MASK
+    current = caller.get()
+    if current is not None:
+        return derive_seed(current.seed, (1 << 40) + next(current.num_calls))
+    return random.getrandbits(63)
+
+
+def derive_seed(seed: int, index: int) -> int:
+    """The seed of part `index`: a splitmix64 step (Steele et al., 2014), so that neighbouring
+    indices give unrelated streams. 63 bits, so that it is a signed 64-bit integer everywhere.
+    """
+    mixed = (seed + (index + 1) * 0x9E3779B97F4A7C15) & _MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+    return (mixed ^ (mixed >> 31)) >> 1

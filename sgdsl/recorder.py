@@ -1,0 +1,168 @@
+"""What a running body appends, on its way to the backend.
+
+Owns the order, the ids and the check of the nodes of one run, and the moment at which they are
+submitted: at a read, or at the end. Knows nothing of what the nodes will mean.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
+
+from sgdsl.backends.base import Backend
+from sgdsl.errors import BackendError, CancelledError, UsageError
+from sgdsl.expressions import Part
+from sgdsl.graph import Fork, Join, Node, Shape
+from sgdsl.run import Run
+from sgdsl.source import Source, user_source
+
+FINISHED = (
+    "the program has returned, nothing can be appended any more; append inside of its body, "
+    "or start another run"
+)
+
+
+class Recorder:
+    """Thread-safe, since a body may fill its forks from threads of its own.
+
+    Without a run it only collects: that is what a trace does.
+    """
+
+    __slots__ = (
+        "_backend",
+        "_closed",
+        "_lock",
+        "_next_branch",
+        "_run",
+        "_shape",
+        "_started",
+        "nodes",
+    )
+
+    def __init__(self, run: Run | None = None, backend: Backend | None = None) -> None:
+        assert (run is None) == (backend is None), "a run is recorded for a backend"
+        self._run = run
+        self._backend = backend
+        self._lock = threading.RLock()  # `fork` and `join` write under it
+        self._shape: Shape | None = Shape()
+        self._next_branch = 1
+        self._started = False
+        self._closed: str | None = None
+        self.nodes: list[Node] = []
+        """Those not yet submitted (of a trace: all)."""
+
+    @classmethod
+    def refusing(cls, reason: str) -> Recorder:
+        """A recorder that takes nothing, for a state that can only be read."""
+        recorder = cls()
+        recorder._closed = reason
+        return recorder
+
+    def write(self, branch: int, parts: Sequence[Part]) -> None:
+        """Append to a branch; each node is checked as it comes."""
+        with self._lock:
+            shape = self._open_shape()
+            source = user_source()
+            for part in parts:
+                node = part(shape.next_id, branch, source)
+                shape.admit(node)
+                self.nodes.append(node)
+
+    def fork(self, branch: int, size: int) -> tuple[int, ...]:
+        """Open `size` branches; returns their ids."""
+        with self._lock:
+            children = tuple(range(self._next_branch, self._next_branch + size))
+            self.write(branch, (partial(Fork, children=children),))
+            self._next_branch += size
+            return children
+
+    def join(self, branch: int, children: tuple[int, ...], mode: str) -> None:
+        self.write(branch, (partial(Join, children=children, mode=mode),))
+
+    def defines(self, branch: int, name: str | int) -> bool:
+        """Whether what was written so far defines the variable (an int: the unnamed one there)."""
+        with self._lock:
+            shape = self._open_shape()
+            if isinstance(name, int):
+                return 0 <= name < shape.num_unnamed[branch]
+            return name in shape.names[branch]
+
+    def names(self, branch: int) -> list[str]:
+        with self._lock:
+            return list(self._open_shape().names[branch])
+
+    @property
+    def closed(self) -> bool:
+        return self._closed is not None
+
+    def flush(self) -> None:
+        """Submit what was written so far: the graph break."""
+        with self._lock:
+            if self._run is None or not self.nodes:
+                return
+            nodes, self.nodes = self.nodes, []
+            self._run.extend(nodes)
+            self._tell()
+
+    def close(self, value: object) -> None:
+        """The body returned `value`: submit the rest."""
+        with self._lock:
+            assert self._run is not None, "only a run is closed"
+            nodes, self.nodes = self.nodes, []
+            self._run.extend(nodes)
+            self._run.close(value)
+            self._end()
+            self._tell()
+
+    def wake(self) -> None:
+        """Have the backend look at the run again, if it has it."""
+        if self._started:
+            self._tell()
+
+    def abandon(self, error: BaseException, source: Source | None = None) -> None:
+        """The body raised `error` at `source`, and with it the run ends."""
+        with self._lock:
+            assert self._run is not None, "only a run is abandoned"
+            self.nodes = []
+            self._run.abandon(error, source)
+            self._end()
+            self.wake()
+
+    def _end(self) -> None:
+        self._closed = FINISHED
+        self._shape = None
+
+    def _tell(self) -> None:
+        assert self._run is not None and self._backend is not None, "a run has a backend"
+        if self._run.cancelled and not self._started:
+            self._run.finish_cancelled("cancelled before it was submitted")
+            return
+        try:
+            if not self._started:
+                self._backend.submit(self._run)
+                self._started = True
+                if not self._run.cancelled:  # a cancellation meanwhile woke nobody
+                    return
+            self._backend.wake(self._run)
+        except Exception as error:  # noqa: BLE001 - a broken backend must not leave a run waiting
+            failure = BackendError(f"the backend failed to take the run: {error}")
+            failure.__cause__ = error
+            self._run.fail(failure)
+
+    def _open_shape(self) -> Shape:
+        if self._run is not None and (self._run.cancelled or self._run.outcome is not None):
+            self._refuse_ended(self._run)
+        if self._shape is None or self._closed is not None:
+            raise UsageError(self._closed or FINISHED)
+        return self._shape
+
+    @staticmethod
+    def _refuse_ended(run: Run) -> NoReturn:
+        outcome = run.outcome
+        if outcome is not None and outcome.error is not None:
+            raise outcome.error.with_traceback(None)
+        if outcome is None:
+            raise CancelledError("the run was cancelled; its body should return")
+        raise UsageError(FINISHED)

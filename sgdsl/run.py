@@ -1,0 +1,252 @@
+"""One execution of a program: the meeting point of the user's thread and the backend's.
+
+Owns the lock around a run's machine, the waiting for values, and the outcome, which is set once.
+The program's side extends, closes, cancels and reads; the backend's side drives the machine and
+finishes. Knows nothing of how a backend works.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from grammars import Constraint
+from sgdsl.chat import ChatTemplate
+from sgdsl.choices import ChoiceScores
+from sgdsl.errors import CancelledError, ProgramError, UsageError
+from sgdsl.graph import ROOT, Node, Sampling
+from sgdsl.machine import Action, Branch, Completion, Machine
+from sgdsl.outcome import Outcome
+from sgdsl.source import Source
+from sgdsl.waiting import blocking
+
+_run_ids = itertools.count()
+_RELEASED = threading.Condition()
+"""The lock of all released runs: they do not change any more, so nobody waits on it."""
+
+
+class Run:
+    """Thread-safe. Every wait ends: by its value, or by the run's outcome.
+
+    Either side may set the outcome (the program's when its body raises); the first one stays, and a
+    backend drops a run that is `cancelled`.
+
+    `streaming` asks the backend to report partial text (`stream`); off, it saves that work. It may
+    be turned on while the run goes on.
+    `seed` is what all sampling of this run derives from.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_machine",
+        "_watchers",
+        "cancelled",
+        "id",
+        "outcome",
+        "returned",
+        "seed",
+        "streaming",
+        "value",
+    )
+
+    def __init__(
+        self,
+        *,
+        template: ChatTemplate,
+        defaults: Sampling,
+        seed: int,
+        streaming: bool = False,
+    ) -> None:
+        self.id = next(_run_ids)
+        self.seed = seed
+        self.streaming = streaming
+        self.outcome: Outcome | None = None
+        self.cancelled = False
+        self.returned = False
+        self.value: object = None
+        self._machine = Machine(template=template, defaults=defaults)
+        self._changed = threading.Condition()
+        self._watchers: list[Callable[[Run], None]] = []
+
+    # The program's side.
+
+    def extend(self, nodes: Iterable[Node]) -> None:
+        with self._changed:
+            if self.outcome is None:
+                self._machine.extend(nodes)
+
+    def close(self, value: object = None) -> None:
+        """The body returned `value`: no more nodes will come."""
+        with self._changed:
+            self.returned = True
+            self.value = value
+            self._machine.close()
+
+    def cancel(self) -> None:
+        """Ask for the end; the backend (woken by the caller) sets the outcome."""
+        with self._changed:
+            self.cancelled = True
+
+    def abandon(self, error: BaseException, source: Source | None = None) -> None:
+        """The body raised `error` at `source`: the outcome is set at once, the backend drops it."""
+        asked = self.cancelled
+        self.cancel()
+        if asked or isinstance(error, KeyboardInterrupt):
+            self.finish_cancelled("interrupted")
+        else:
+            self.fail(error, source=source)
+
+    def when_finished(self, watcher: Callable[[Run], None]) -> None:
+        """Call `watcher(self)` once the outcome is set; at once, if it is. On the thread that sets
+        it: the backend's, as a rule.
+        """
+        with self._changed:
+            if self.outcome is None:
+                self._watchers.append(watcher)
+                return
+        watcher(self)
+
+    def wait(self, timeout_s: float | None = None) -> Outcome | None:
+        """The outcome; None if it is not set within `timeout_s`."""
+        self.wait_until(lambda: False, timeout_s=timeout_s)
+        return self.outcome
+
+    def variable(self, branch_id: int, name: str | int, *, until_end: bool = False) -> Any:
+        """The value of a variable (an int: the unnamed one at that position), as soon as there is
+        one. `until_end`: the program may still write it, so only the run's end ends the wait.
+        """
+        self.wait_until(
+            lambda: self._has(branch_id, name) or (not until_end and self._still(branch_id))
+        )
+        branch = self._branch(branch_id)
+        found = branch is not None and branch.defines(name)
+        if branch is None or not found:
+            self.raise_error()
+            has = sorted(branch.variables) if branch is not None else []
+            raise UsageError(
+                f"variable {name!r} was read, but this branch defines only {has!r}; "
+                "read one of these, or generate it first"
+            )
+        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
+
+    def settle(self, branch_id: int) -> Branch:
+        """The branch, once it has carried out all that was written on it."""
+        self.wait_until(lambda: self._still(branch_id))
+        self.raise_error()
+        branch = self._branch(branch_id)
+        assert branch is not None, "a branch that was written on exists unless the run failed"
+        return branch
+
+    def peek(self, branch_id: int) -> Branch | None:
+        """The branch as it stands, for looking only; None before its fork has been carried out."""
+        return self._machine.branches.get(branch_id)
+
+    def wait_until(self, reached: Callable[[], bool], *, timeout_s: float | None = None) -> None:
+        """Wait until `reached()` (called under the run's lock) holds or the run is finished."""
+        with self._changed:
+            if self.outcome is not None or reached():
+                return
+        with blocking(), self._changed:
+            self._changed.wait_for(lambda: self.outcome is not None or reached(), timeout_s)
+
+    def raise_error(self) -> None:
+        """Raise what ended the run before its time, if something did."""
+        if self.outcome is not None and self.outcome.error is not None:
+            raise self.outcome.error.with_traceback(None)
+
+    def release(self) -> None:
+        """Drop what only execution needed; called when neither side works on the run any more."""
+        assert self.outcome is not None, "a run is released after its end"
+        self._machine.release()
+        self._changed = _RELEASED
+
+    def _branch(self, branch_id: int) -> Branch | None:
+        return self._machine.branches.get(branch_id)
+
+    def _has(self, branch_id: int, name: str | int) -> bool:
+        branch = self._branch(branch_id)
+        return branch is not None and branch.defines(name) and not branch.awaits(name)
+
+    def _still(self, branch_id: int) -> bool:
+        branch = self._branch(branch_id)
+        return branch is not None and branch.drained
+
+    # The backend's side.
+
+    def next(self, branch_id: int) -> Action:
+        with self._changed:
+            action = self._machine.next(branch_id)
+            self._changed.notify_all()
+            return action
+
+    @property
+    def settled(self) -> bool:
+        """The program has returned and every branch is done: the backend now calls `finish`."""
+        with self._changed:
+            return self._machine.finished
+
+    def pending_constraints(self) -> list[Constraint]:
+        """What to compile before the nodes that wait are reached."""
+        with self._changed:
+            return self._machine.pending_constraints()
+
+    def stream(self, branch_id: int, text: str) -> None:
+        with self._changed:
+            self._machine.stream(branch_id, text)
+            self._changed.notify_all()
+
+    def complete(self, branch_id: int, completion: Completion) -> None:
+        with self._changed:
+            self._machine.complete(branch_id, completion)
+            self._changed.notify_all()
+
+    def choose(
+        self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
+    ) -> str:
+        with self._changed:
+            text = self._machine.choose(branch_id, scores, draw=draw, meta=meta)
+            self._changed.notify_all()
+            return text
+
+    def finish(self) -> None:
+        """All nodes were carried out."""
+        self._set(Outcome("truncated" if self._machine.truncated else "ok"))
+
+    def finish_cancelled(self, reason: str) -> None:
+        self._set(Outcome("cancelled", CancelledError(reason)))
+
+    def fail(
+        self,
+        cause: BaseException,
+        *,
+        branch_id: int | None = None,
+        source: Source | None = None,
+    ) -> None:
+        """End the run because of `cause`, at the node that is active on `branch_id`, if any."""
+        if isinstance(cause, ProgramError):
+            self._set(Outcome("failed", cause))
+            return
+        branch = None if branch_id is None else self._branch(branch_id)
+        node = None if branch is None else branch.active
+        at = source if node is None else node.source
+        where = [str(node)] if node is not None else []
+        where += [f"at {at}"] if at is not None else []
+        error = ProgramError(
+            f"{' '.join(where)}: {type(cause).__name__}: {cause}".removeprefix(": "),
+            node=str(node) if node is not None else None,
+            source=str(at) if at is not None else None,
+        )
+        error.__cause__ = cause
+        self._set(Outcome("failed", error))
+
+    def _set(self, outcome: Outcome) -> None:
+        with self._changed:
+            if self.outcome is not None:
+                return
+            self.outcome = outcome
+            watchers, self._watchers = self._watchers, []
+            self._changed.notify_all()
+        for watcher in watchers:
+            watcher(self)

@@ -1,0 +1,82 @@
+"""A program's graph without a model, from a body that runs on names.
+
+Owns what a trace answers to reads. What a name can do and what it cannot is `Hole`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sgdsl.context import Caller, caller
+from sgdsl.errors import SgdslError, TraceError, UsageError
+from sgdsl.expressions import Hole
+from sgdsl.graph import DEFAULT_SAMPLING, Graph
+from sgdsl.outcome import Outcome
+from sgdsl.recorder import Recorder
+from sgdsl.source import user_source
+from sgdsl.state import ProgramState
+
+
+class HoleReader:
+    """Answers every read with a name."""
+
+    __slots__ = ("_recorder",)
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return None
+
+    def defines(self, branch_id: int, name: str | int) -> bool:
+        return self._recorder.defines(branch_id, name)
+
+    def variable(self, branch_id: int, name: str | int) -> Hole:
+        if not self.defines(branch_id, name):
+            raise UsageError(
+                f"variable {name!r} was read at {user_source()}, but this branch defines only "
+                f"{self._recorder.names(branch_id)!r}; read one of these, or generate it first"
+            )
+        return Hole(f"variable {name!r}", f"{{{name}}}")
+
+    def meta(self, branch_id: int, name: str) -> Hole:
+        self.variable(branch_id, name)
+        return Hole(f"the meta info of {name!r}", f"{{meta info of {name}}}")
+
+    def text(self, branch_id: int) -> Hole:
+        return Hole("text()", "{text()}")
+
+    def messages(self, branch_id: int) -> Hole:
+        return Hole("messages()", "{messages()}")
+
+    def chunks(self, branch_id: int, name: str | None) -> Iterator[str]:
+        Hole("text_iter()", "{text_iter()}").needed("to iterate over it")
+
+    def wait(self, branch_id: int) -> None:
+        """Nothing runs, so there is nothing to wait for."""
+
+    def returned(self) -> Any:
+        raise TraceError("a trace has no return value yet: its body is running")
+
+
+def trace(call: Callable[[ProgramState], Any], name: str, parameters: tuple[str, ...]) -> Graph:
+    """The graph that `call` (a body with its arguments) writes.
+
+    Raises `TraceError` where the body needs a value that a trace does not have.
+    """
+    recorder = Recorder()
+    before = caller.set(Caller(None, DEFAULT_SAMPLING, 0))
+    try:
+        call(ProgramState(recorder, HoleReader(recorder)))
+    except SgdslError:
+        raise
+    except Exception as error:
+        raise TraceError(
+            f"tracing {name} failed with {type(error).__name__}: {error}; in a trace, arguments "
+            "that were not given and variables that are read are names without a value"
+        ) from error
+    finally:
+        caller.reset(before)
+    return Graph(name, parameters, tuple(recorder.nodes))
