@@ -101,24 +101,29 @@ class Tokenizer:
         """
         if not tokens:
             return 0, self.bos_token_ids + self.encode_pieces(pieces)
-        fallback = len(tokens), self.encode_pieces(pieces)
         for width in range(1, min(BORDER_TOKENS, len(tokens)) + 1):
             keep = len(tokens) - width
-            if self.token_bytes[tokens[keep]] is None:  # a special token: a border by itself
-                return fallback if width == 1 else self._rejoined(tokens, keep + 1, pieces)
-            try:
-                joined = self._rejoined(tokens, keep, pieces)
-            except UnicodeDecodeError:  # the cut is inside a character: go back further
+            if self.token_bytes[tokens[keep]] is None:  # special: a border by itself
+                return self._rejoined(tokens, keep + 1, pieces) or self._added(tokens, pieces)
+            joined = self._rejoined(tokens, keep, pieces)
+            if joined is None:
                 continue
-            if width > 1 and joined[1][:1] == [tokens[keep]]:
+            if keep == 0 or (width > 1 and joined[1][:1] == [tokens[keep]]):
                 return joined
-        return self._rejoined(tokens, 0, pieces) if len(tokens) < BORDER_TOKENS else fallback
+        return self._added(tokens, pieces)
 
     def _rejoined(
         self, tokens: Sequence[int], keep: int, pieces: Sequence[Piece]
-    ) -> tuple[int, list[int]]:
-        tail = self.decode(tokens[keep:]).decode("utf-8")
+    ) -> tuple[int, list[int]] | None:
+        """None when the cut would be inside a character."""
+        try:
+            tail = self.decode(tokens[keep:]).decode("utf-8")
+        except UnicodeDecodeError:
+            return None
         return keep, self.encode_pieces([Piece(tail), *pieces])
+
+    def _added(self, tokens: Sequence[int], pieces: Sequence[Piece]) -> tuple[int, list[int]]:
+        return len(tokens), self.encode_pieces(pieces)
 
     def healable(self, tokens: Sequence[int]) -> int:
         """How many last tokens together are the beginning of a longer token: those that healing

@@ -1,0 +1,98 @@
+"""A fake executor that obeys the protocol and forgives nothing.
+
+Its KV slots hold the hash of the prefix that they complete; a token's hash follows from the hash in the
+slot before it and the token. So a wrong page, slot, position or stale KV is a wrong hash, and a wrong
+hash is a wrong token: whatever the bookkeeping gets wrong shows in the output.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.batch import Batch
+from runtime.sampling.random import mix
+from runtime.sampling.request import Sampled, SampleRequest, SampleRow
+
+UNWRITTEN = 0xDEAD
+_SPREAD = 4.0
+
+
+def extend_hash(prefix: int, token: int) -> int:
+    """The hash of a prefix and one more token; the empty prefix has hash 0."""
+    return mix(prefix ^ (token + 1) * 0x9E3779B97F4A7C15)
+
+
+def hash_logits(prefix: int, vocab_size: int) -> NDArray[np.float64]:
+    """The fake model: logits of the token after a prefix with this hash. [vocab_size]"""
+    with np.errstate(over="ignore"):
+        mixed = (np.arange(1, vocab_size + 1, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)) ^ (
+            np.uint64(prefix)
+        )
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(32)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 * _SPREAD
+
+
+def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = logits - logits.max()
+    total: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return total
+
+
+def draw(logits: NDArray[np.float64], row: SampleRow) -> int:
+    """Greedy, or the inverse of the cumulative distribution; no other parameter is known here."""
+    if row.temperature == 0.0:
+        return int(logits.argmax())
+    weights = np.exp(log_softmax(logits / row.temperature))
+    cumulative = weights.cumsum()
+    place = int(np.searchsorted(cumulative, row.draw * cumulative[-1], side="right"))
+    return min(place, int(np.flatnonzero(weights)[-1]))
+
+
+class HashExecutor:
+    """An `Executor` of `num_slots` slots. `log` keeps the number of tokens of every step."""
+
+    def __init__(self, *, vocab_size: int, num_slots: int) -> None:
+        self.vocab_size = vocab_size
+        self.slots: list[int] = [UNWRITTEN] * num_slots
+        self.log: list[int] = []
+
+    def forward(self, batch: Batch) -> list[int]:
+        """Writes the slots; returns the hash at every token of the batch."""
+        self.log.append(batch.num_tokens)
+        hashes: list[int] = []
+        for row in range(batch.num_rows):
+            pages = batch.kv_indices[batch.kv_indptr[row] : batch.kv_indptr[row + 1]].tolist()
+            for index in range(batch.qo_indptr[row], batch.qo_indptr[row + 1]):
+                position = int(batch.positions[index])
+                before = self._read(pages, position - 1, batch.page_size) if position else 0
+                slot = pages[position // batch.page_size] * batch.page_size
+                slot += position % batch.page_size
+                assert slot == batch.slots[index], "slots and page tables say the same"
+                self.slots[slot] = extend_hash(before, int(batch.token_ids[index]))
+                hashes.append(self.slots[slot])
+            assert batch.kv_lens[row] == position + 1, "a row attends up to its last token"
+            used = (int(batch.kv_lens[row]) - 1) % batch.page_size + 1
+            assert used == batch.last_page_len[row], "last_page_len follows from kv_lens"
+        return hashes
+
+    def _read(self, pages: list[int], position: int, page_size: int) -> int:
+        found = self.slots[pages[position // page_size] * page_size + position % page_size]
+        assert found != UNWRITTEN, "only computed slots are read"
+        return found
+
+    def sample(self, hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
+        tokens = []
+        for index, row in enumerate(request.rows):
+            logits = hash_logits(hidden[batch.sample_at[index]], self.vocab_size)
+            if request.bitmask is not None:
+                bits = np.unpackbits(request.bitmask[index].view(np.uint8), bitorder="little")
+                logits[bits[: self.vocab_size] == 0] = -np.inf
+            tokens.append(draw(logits, row))
+        scores = [
+            float(log_softmax(hash_logits(hidden[at], self.vocab_size))[target])
+            for at, target in zip(batch.score_at, batch.score_targets, strict=True)
+        ]
+        return Sampled(tokens, [0.0] * len(tokens), scores)

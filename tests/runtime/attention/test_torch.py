@@ -1,0 +1,98 @@
+"""Paged attention against the textbook: one row at a time, in float64, nothing paged."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from runtime.attention.torch import plan_attention
+from runtime.batch import Grant, build_batch
+from runtime.cache.kv import KVPool
+from runtime.sequence import Sequence
+
+PAGE, HEAD_DIM, KV_HEADS, PER_KV = 4, 8, 2, 3
+NUM_PAGES = 64
+
+
+def textbook(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """queries: [n, heads, d] of the last n positions; keys, values: [kv_len, kv_heads, d]."""
+    kv_len, n = len(keys), len(queries)
+    out = torch.zeros_like(queries)
+    for i in range(n):
+        visible = kv_len - n + i + 1
+        for head in range(queries.shape[1]):
+            kv_head = head // PER_KV
+            scores = keys[:visible, kv_head] @ queries[i, head] * scale
+            out[i, head] = scores.softmax(0) @ values[:visible, kv_head]
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shared_pages=st.integers(0, 3),
+    rows=st.lists(st.tuples(st.integers(0, 13), st.integers(1, 6)), min_size=1, max_size=40),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_row_attends_to_its_own_prefix(
+    shared_pages: int, rows: list[tuple[int, int]], seed: int
+) -> None:
+    """rows: (computed tokens behind the shared pages, new tokens)."""
+    torch.manual_seed(seed)
+    pool = KVPool(num_layers=1, num_kv_heads=KV_HEADS, head_dim=HEAD_DIM, num_slots=PAGE * 512)
+    pool.keys.normal_()
+    pool.values.normal_()
+    pages = iter(np.random.default_rng(seed).permutation(512).tolist())
+    shared = [next(pages) for _ in range(shared_pages)]
+    grants = []
+    for own, new in rows:
+        computed = shared_pages * PAGE + own
+        sequence = Sequence(range(computed + new))
+        own_pages = -(-(own + new) // PAGE)
+        sequence.pages = shared + [next(pages) for _ in range(own_pages)]
+        sequence.computed = computed
+        grants.append(Grant(sequence, computed, new))
+    batch = build_batch(grants, PAGE)
+    num_tokens = batch.num_tokens
+    queries = torch.randn(KV_HEADS * PER_KV, num_tokens, HEAD_DIM)
+    keys = torch.randn(KV_HEADS, num_tokens, HEAD_DIM)
+    values = torch.randn(KV_HEADS, num_tokens, HEAD_DIM)
+    found = plan_attention(batch, pool).run(0, queries, keys, values, 0.3)
+    assert found.shape == (num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
+    for row, grant in enumerate(grants):
+        start, end = batch.qo_indptr[row], batch.qo_indptr[row + 1]
+        slots = [
+            grant.sequence.pages[position // PAGE] * PAGE + position % PAGE
+            for position in range(grant.end)
+        ]
+        expected = textbook(
+            queries[:, start:end].transpose(0, 1).double(),
+            pool.keys[0][:, slots].transpose(0, 1).double(),
+            pool.values[0][:, slots].transpose(0, 1).double(),
+            0.3,
+        )
+        torch.testing.assert_close(found[start:end].double(), expected, atol=1e-5, rtol=1e-5)
+        new_slots = torch.tensor(slots[grant.start :])
+        torch.testing.assert_close(pool.keys[0][:, new_slots], keys[:, start:end])
+
+
+def test_untouched_slots_never_matter() -> None:
+    """Padding points at some slot; even if that holds nonsense, it has no weight."""
+    pool = KVPool(num_layers=1, num_kv_heads=1, head_dim=4, num_slots=PAGE * 8)
+    pool.keys.fill_(0.0)
+    pool.values.fill_(0.0)
+    pool.keys[:, :, 0] = 1e30
+    pool.values[:, :, 0] = 1e30
+    grants = []
+    for first_page, computed in ((1, 1), (2, 6)):
+        sequence = Sequence(range(computed + 1))
+        sequence.pages = [first_page, first_page + 3]
+        sequence.computed = computed
+        grants.append(Grant(sequence, computed, 1))
+    batch = build_batch(grants, PAGE)
+    queries = torch.ones(1, 2, 4)
+    found = plan_attention(batch, pool).run(0, queries, queries, queries, 1.0)
+    assert found.isfinite().all()
+    assert (found.abs() <= 1).all()

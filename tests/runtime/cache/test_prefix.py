@@ -1,0 +1,153 @@
+"""The prefix cache against a plain model of it: a set of prefixes, with locks and a use order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from runtime.cache.prefix import PageNode, PrefixCache
+
+PAGE = 2
+NUM_PAGES = 6
+
+tokens = st.lists(st.integers(0, 2), min_size=0, max_size=12)
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Holders take a prompt's pages, as sequences do; the judge is the set of cached prefixes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = PrefixCache(num_pages=NUM_PAGES, page_size=PAGE)
+        self.held: list[list[PageNode]] = []
+        self.pages: dict[tuple[int, ...], int] = {}  # the judge: what each cached prefix is in
+
+    @rule(prompt=tokens)
+    def hold(self, prompt: list[int]) -> None:
+        path = self.cache.match(prompt, len(prompt))
+        assert [node.page for node in path] == self.expected(prompt)
+        for node in path:
+            self.cache.lock(node)
+        for start in range(len(path) * PAGE, len(prompt) - PAGE + 1, PAGE):
+            page = self.cache.allocate()
+            if page is None:
+                break
+            self.forget_evicted()
+            parent = path[-1] if path else self.cache.root
+            node = self.cache.insert(parent, tuple(prompt[start : start + PAGE]), page)
+            self.pages[tuple(prompt[: start + PAGE])] = node.page
+            path.append(node)
+        self.held.append(path)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def let_go(self, data: st.DataObject) -> None:
+        path = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        for node in reversed(path):
+            self.cache.unlock(node)
+
+    @rule()
+    def flush(self) -> None:
+        self.cache.flush()
+        self.forget_evicted()
+        locked = {node.page for path in self.held for node in path}
+        assert set(self.pages.values()) == locked
+
+    def expected(self, prompt: list[int]) -> list[int]:
+        found = []
+        for end in range(PAGE, len(prompt) + 1, PAGE):
+            if tuple(prompt[:end]) not in self.pages:
+                break
+            found.append(self.pages[tuple(prompt[:end])])
+        return found
+
+    def forget_evicted(self) -> None:
+        alive = {node.page for node in self.cache.nodes()}
+        gone = [prefix for prefix, page in self.pages.items() if page not in alive]
+        locked = {node.page for path in self.held for node in path}
+        for prefix in gone:
+            assert self.pages.pop(prefix) not in locked, "what is locked is not evicted"
+
+    @invariant()
+    def every_page_is_free_or_cached(self) -> None:
+        self.cache.check_integrity()
+        assert self.cache.num_free + self.cache.num_cached == NUM_PAGES
+        locked = {node.page for path in self.held for node in path}
+        assert self.cache.num_available == NUM_PAGES - len(locked)
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+def fill(cache: PrefixCache, prompt: list[int]) -> list[PageNode]:
+    path: list[PageNode] = []
+    for start in range(0, len(prompt), PAGE):
+        page = cache.allocate()
+        assert page is not None, "the test keeps within the pool"
+        parent = path[-1] if path else cache.root
+        path.append(cache.insert(parent, tuple(prompt[start : start + PAGE]), page))
+    return path
+
+
+def release(cache: PrefixCache, path: list[PageNode]) -> None:
+    for node in reversed(path):
+        cache.unlock(node)
+
+
+def test_the_least_recently_used_prefix_is_evicted_first() -> None:
+    cache = PrefixCache(num_pages=2, page_size=PAGE)
+    for prompt in ([1, 1], [2, 2]):
+        release(cache, fill(cache, prompt))
+    used_again = cache.match([1, 1], 2)
+    for node in used_again:
+        cache.lock(node)
+    release(cache, used_again)
+    assert cache.allocate() is not None
+    assert [node.key for node in cache.nodes()] == [(1, 1)]
+
+
+def test_a_prefix_outlives_its_continuations() -> None:
+    cache = PrefixCache(num_pages=3, page_size=PAGE)
+    release(cache, fill(cache, [1, 1, 2, 2, 3, 3]))
+    assert cache.allocate() is not None
+    assert len(cache.match([1, 1, 2, 2, 3, 3], 6)) == 2
+
+
+def test_computing_a_page_twice_keeps_one_of_them() -> None:
+    cache = PrefixCache(num_pages=2, page_size=PAGE)
+    first, second = cache.allocate(), cache.allocate()
+    assert first is not None
+    assert second is not None
+    a = cache.insert(cache.root, (1, 1), first)
+    b = cache.insert(cache.root, (1, 1), second)
+    assert a is b
+    assert a.locks == 2
+    assert cache.num_free == 1
+
+
+def test_an_unlocked_node_cannot_be_unlocked() -> None:
+    cache = PrefixCache(num_pages=1, page_size=PAGE)
+    path = fill(cache, [1, 1])
+    release(cache, path)
+    with pytest.raises(AssertionError, match="only what is locked"):
+        cache.unlock(path[0])
+
+
+def test_without_reuse_nothing_is_found_and_nothing_is_kept() -> None:
+    cache = PrefixCache(num_pages=2, page_size=PAGE, reuse=False)
+    path = fill(cache, [1, 1, 2, 2])
+    assert cache.match([1, 1, 2, 2], 4) == []
+    release(cache, path)
+    assert (cache.num_free, cache.num_cached) == (2, 0)
+
+
+def test_a_hot_prefix_does_not_grow_the_bookkeeping() -> None:
+    cache = PrefixCache(num_pages=4, page_size=PAGE)
+    path = fill(cache, [1, 1])
+    for _ in range(10_000):
+        release(cache, path)
+        cache.lock(path[0])
+    assert len(cache._leaves) < 200

@@ -1,0 +1,223 @@
+"""The scheduler on the hash model: whatever it decides, every token is the right one, and it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.batch import Grant, build_batch
+from runtime.cache.prefix import PrefixCache
+from runtime.sampling.request import SampleRequest, SampleRow
+from runtime.scheduler import Scheduler
+from runtime.sequence import Sequence
+from tests.fakes import HashExecutor, extend_hash, hash_logits, log_softmax
+
+VOCAB = 50
+PAGE = 4
+
+
+def naive_next(tokens: list[int]) -> int:
+    prefix = 0
+    for token in tokens:
+        prefix = extend_hash(prefix, token)
+    return int(hash_logits(prefix, VOCAB).argmax())
+
+
+def naive_score(tokens: list[int], start: int) -> list[float]:
+    prefix, scores = 0, []
+    for index, token in enumerate(tokens):
+        if index >= start:
+            scores.append(float(log_softmax(hash_logits(prefix, VOCAB))[token]))
+        prefix = extend_hash(prefix, token)
+    return scores
+
+
+@dataclass
+class Harness:
+    """A scheduler and a hash executor; the test plays the programs' part."""
+
+    num_pages: int = 32
+    token_budget: int = 16
+    max_running: int = 4
+    reuse: bool = True
+    cache: PrefixCache = field(init=False)
+    scheduler: Scheduler = field(init=False)
+    executor: HashExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cache = PrefixCache(num_pages=self.num_pages, page_size=PAGE, reuse=self.reuse)
+        self.scheduler = Scheduler(
+            self.cache, token_budget=self.token_budget, max_running=self.max_running
+        )
+        self.executor = HashExecutor(vocab_size=VOCAB, num_slots=self.num_pages * PAGE)
+        self.scores: dict[int, dict[int, float]] = {}
+
+    def step(self) -> list[tuple[Sequence, int]]:
+        """One turn; returns who drew which token (not appended yet)."""
+        grants = self.scheduler.schedule()
+        self.check(grants)
+        if not grants:
+            return []
+        batch = build_batch(grants, PAGE)
+        request = SampleRequest([SampleRow()] * len(batch.sampled))
+        sampled = self.executor.sample(self.executor.forward(batch), batch, request)
+        self.scheduler.commit(grants)
+        scores = list(sampled.scores)
+        for grant in grants:
+            for index in grant.scored:
+                self.scores.setdefault(grant.sequence.id, {})[index] = scores.pop(0)
+        return [
+            (grant.sequence, token)
+            for grant, token in zip(batch.sampled, sampled.tokens, strict=True)
+        ]
+
+    def check(self, grants: list[Grant]) -> None:
+        assert sum(grant.num_tokens for grant in grants) <= self.token_budget
+        assert len(grants) <= self.max_running
+        assert all(grant.num_tokens > 0 for grant in grants)
+        assert len({grant.sequence.id for grant in grants}) == len(grants)
+        self.cache.check_integrity()
+
+    def check_idle(self) -> None:
+        self.cache.check_integrity()
+        assert self.cache.num_free + self.cache.num_cached == self.num_pages
+        assert self.cache.num_available == self.num_pages
+
+
+@st.composite
+def prompts(draw: st.DrawFn) -> list[list[int]]:
+    """Prompts that share beginnings."""
+    stems = draw(st.lists(st.lists(st.integers(0, VOCAB - 1), max_size=20), min_size=1, max_size=3))
+    ends = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=12)
+    chosen = st.tuples(st.sampled_from(stems), ends).map(lambda pair: [*pair[0], *pair[1]])
+    return draw(st.lists(chosen, min_size=1, max_size=10))
+
+
+harnesses = st.builds(
+    Harness,
+    num_pages=st.integers(14, 40),
+    token_budget=st.integers(4, 24),
+    max_running=st.integers(1, 4),
+    reuse=st.booleans(),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(harnesses, prompts(), st.integers(1, 12), st.data())
+def test_every_sampled_token_is_the_naive_one(
+    harness: Harness, texts: list[list[int]], num_new: int, data: st.DataObject
+) -> None:
+    """Also when tails are rewritten and sequences leave and come back in the middle."""
+    left = {}
+    for text in texts:
+        sequence = Sequence(text)
+        sequence.want_sample()
+        left[sequence.id] = num_new
+        harness.scheduler.add(sequence)
+    for _ in range(3000):
+        for sequence, token in harness.step():
+            assert token == naive_next(sequence.tokens)
+            left[sequence.id] -= 1
+            if left[sequence.id] == 0:
+                harness.scheduler.remove(sequence)
+                del left[sequence.id]
+                continue
+            sequence.append([token])
+            event = data.draw(st.sampled_from(["go on"] * 8 + ["rewrite", "literal", "park"]))
+            if event == "rewrite":
+                keep = data.draw(st.integers(0, len(sequence.tokens)))
+                sequence.replace_tail(keep, [token] * (len(sequence.tokens) - keep or 1))
+                sequence.want_sample()
+            elif event == "literal":
+                sequence.append([1, 2, 3])
+            elif event == "park":
+                harness.scheduler.remove(sequence)
+                harness.scheduler.add(sequence)
+        if not left:
+            break
+    assert not left, "everyone comes to an end"
+    harness.check_idle()
+
+
+@settings(max_examples=100, deadline=None)
+@given(harnesses, prompts(), st.data())
+def test_every_score_is_the_naive_one(
+    harness: Harness, texts: list[list[int]], data: st.DataObject
+) -> None:
+    texts = [text for text in texts if len(text) > 1]
+    sequences = [
+        Sequence(text, score_from=data.draw(st.integers(1, len(text) - 1))) for text in texts
+    ]
+    for sequence in sequences:
+        harness.scheduler.add(sequence)
+    waiting = {sequence.id: sequence for sequence in sequences}
+    for _ in range(1000):
+        harness.step()
+        for sequence in list(waiting.values()):
+            assert sequence.score_from is not None
+            if len(harness.scores.get(sequence.id, ())) == len(sequence.tokens) - (
+                sequence.score_from
+            ):
+                harness.scheduler.remove(waiting.pop(sequence.id))
+        if not waiting:
+            break
+    for sequence in sequences:
+        assert sequence.score_from is not None
+        expected = naive_score(sequence.tokens, sequence.score_from)
+        found = harness.scores[sequence.id]
+        assert [found[i] for i in sorted(found)] == pytest.approx(expected, abs=1e-9)
+    harness.check_idle()
+
+
+def test_a_shared_prefix_is_computed_once() -> None:
+    """Even when all of them arrive at once, and the budget would hold them all."""
+    harness = Harness(num_pages=200, token_budget=400, max_running=16)
+    stem = list(range(40))
+    sequences = [Sequence([*stem, index]) for index in range(8)]
+    for sequence in sequences:
+        sequence.want_sample()
+        harness.scheduler.add(sequence)
+    drawn = 0
+    while drawn < len(sequences):
+        for sequence, _ in harness.step():
+            harness.scheduler.remove(sequence)
+            drawn += 1
+    assert sum(harness.executor.log) == len(stem) + len(sequences)
+    assert harness.scheduler.counts.cached_tokens == len(stem) * (len(sequences) - 1)
+
+
+def test_the_oldest_keeps_its_pages_when_they_run_out() -> None:
+    harness = Harness(num_pages=8, token_budget=16, max_running=4)
+    sequences = [Sequence([index] * 7) for index in range(4)]
+    for sequence in sequences:
+        sequence.want_sample()
+        harness.scheduler.add(sequence)
+    finished: list[int] = []
+    for _ in range(500):
+        for sequence, token in harness.step():
+            sequence.append([token])
+            if len(sequence.tokens) == 24:
+                harness.scheduler.remove(sequence)
+                finished.append(sequence.id)
+    assert finished == [sequence.id for sequence in sequences]
+    assert harness.scheduler.counts.preemptions > 0
+    harness.check_idle()
+
+
+def test_decodes_are_not_held_up_by_a_long_prompt() -> None:
+    harness = Harness(num_pages=200, token_budget=8, max_running=4)
+    decoding = Sequence([1, 2, 3])
+    decoding.want_sample()
+    harness.scheduler.add(decoding)
+    [(_, token)] = harness.step()
+    decoding.append([token])
+    long = Sequence(list(range(VOCAB)) * 4)
+    long.want_sample()
+    harness.scheduler.add(long)
+    for _ in range(10):
+        drawn = harness.step()
+        assert decoding in [sequence for sequence, _ in drawn]
+        decoding.append([token])
