@@ -27,7 +27,8 @@ from sgdsl.api import (
     video,
 )
 from sgdsl.backends.base import Backend, BackendStats
-from sgdsl.backends.mock import STALL, MockBackend
+from sgdsl.backends.mock import MockBackend
+from sgdsl.backends.script import STALL
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import (
     greedy_token_selection,
@@ -99,7 +100,7 @@ __all__ = [
 
 
 def Runtime(model: str | None = None, **options: Any) -> Any:  # noqa: N802 - users look for a class
-    """The in-process engine, as a backend: see `runtime.Runtime`. Imports torch only when called."""
+    """The in-process engine, as a backend: see `runtime.Runtime`. Torch is imported by the call."""
     return importlib.import_module("runtime").Runtime(model, **options)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sgdsl import choices as choice_methods
-from sgdsl.arguments import refuse, sampling_from
+from sgdsl.arguments import refuse, sampling_from, temperature_from
 from sgdsl.constraints import constraint_from
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Expr, Hole, parts_of
@@ -99,12 +99,12 @@ def _gen_choices(name: str | None, given: dict[str, Any]) -> Expr:
 
 def gen_int(*args: Any, **kwargs: Any) -> Expr:
     """`gen(..., dtype=int)`: the variable is an int."""
-    return gen(*args, **kwargs, dtype=int)
+    return gen(*args, **{"dtype": int, **kwargs})
 
 
 def gen_string(*args: Any, **kwargs: Any) -> Expr:
     """`gen(..., dtype=str)`: the variable is a str."""
-    return gen(*args, **kwargs, dtype=str)
+    return gen(*args, **{"dtype": str, **kwargs})
 
 
 def select(
@@ -134,8 +134,17 @@ def _select(
         refuse(where, "choices", choices, allowed)
     if not hasattr(method, "log_weights"):
         refuse(where, "choices_method", method, "one of sgdsl's three methods, or one like them")
-    checked = sampling_from(where, {"temperature": temperature}).temperature
-    return Expr((partial(Select, name=name, choices=texts, method=method, temperature=checked),))
+    return Expr(
+        (
+            partial(
+                Select,
+                name=name,
+                choices=texts,
+                method=method,
+                temperature=temperature_from(where, temperature),
+            ),
+        )
+    )
 
 
 def check_name(where: str, name: object) -> None:

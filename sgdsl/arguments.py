@@ -75,6 +75,15 @@ def sampling_from(where: str, given: Mapping[str, Any]) -> Sampling:
     return sampling
 
 
+def temperature_from(where: str, value: object) -> float:
+    """A temperature on its own, which cannot be inherited."""
+    allowed, check = _CHECKS["temperature"]
+    checked: float | None = check(value)
+    if checked is None:
+        refuse(where, "temperature", value, allowed)
+    return checked
+
+
 def _whole(low: int) -> Callable[[Any], int | None]:
     def check(value: Any) -> int | None:
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= low

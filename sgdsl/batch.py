@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, TypeVar
@@ -78,7 +78,8 @@ class Batch(Generic[Row]):
         self._num_finished = self._num_failed = 0
         self._failure: tuple[int, BaseException] | None = None
         self._input_error: BaseException | None = None
-        self._exhausted = self._stopped = self._forced = False
+        self._exhausted = self._forced = False
+        self._stopped = threading.Event()
 
     # The caller's side.
 
@@ -104,7 +105,7 @@ class Batch(Generic[Row]):
         except KeyboardInterrupt:
             raise BatchInterrupted(self._stop()) from None
         finally:
-            if not self._stopped and not self._all_done():  # left early
+            if not self._stopped.is_set() and not self._all_done():  # left early
                 self._stop()
 
     def _indices(self) -> Iterator[int]:
@@ -164,7 +165,7 @@ class Batch(Generic[Row]):
     def _stop(self) -> list[ProgramState]:
         """Start no more rows, cancel those in flight; the states of those not yielded."""
         with self._lock:
-            self._stopped = True
+            self._stopped.set()
             self._room.notify_all()
             flights = list(self._flights.values())
         for flight in flights:
@@ -190,7 +191,7 @@ class Batch(Generic[Row]):
         wanted = max(extra, 1 if self._num_running == 0 else 0)
         wanted = min(wanted, self._limits.threads - self._num_threads)
         for _ in range(wanted):
-            if self._num_idle or self._exhausted or self._stopped or not self._has_room():
+            if self._num_idle or self._exhausted or self._stopped.is_set() or not self._has_room():
                 return
             worker = threading.Thread(target=self._work, name="sgdsl-batch", daemon=True)
             try:
@@ -214,10 +215,8 @@ class Batch(Generic[Row]):
         while (taken := self._next()) is not None:
             index, execution = taken
             execution.run.when_finished(partial(self._ended, index))
-            try:
+            with suppress(BaseException):  # it is the outcome of this row
                 execution.body()
-            except BaseException:  # noqa: BLE001, S110 - it is the outcome of this row
-                pass
             self._ended(index)
         with self._lock:
             self._num_threads -= 1
@@ -228,16 +227,18 @@ class Batch(Generic[Row]):
         with self._lock:
             self._num_running -= 1
             self._num_idle += 1
-            self._room.wait_for(lambda: self._stopped or self._exhausted or self._has_room())
+            self._room.wait_for(
+                lambda: self._stopped.is_set() or self._exhausted or self._has_room()
+            )
             self._num_idle -= 1
             self._num_running += 1
-            if self._stopped or self._exhausted:
+            if self._stopped.is_set() or self._exhausted:
                 return None
             self._num_starting += 1
         started: tuple[int, Execution] | None = None
         try:
             with self._input:
-                if not self._stopped:
+                if not self._stopped.is_set():
                     row = next(self._rows)
                     index = self._num_taken
                     self._num_taken += 1
@@ -254,7 +255,7 @@ class Batch(Generic[Row]):
                 self._tell()
                 return None
             self._flights[started[0]] = _Flight(started[1])
-        if self._stopped:
+        if self._stopped.is_set():
             started[1].cancel()
         return started
 

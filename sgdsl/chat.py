@@ -15,8 +15,9 @@ ROLES = ("system", "user", "assistant")
 @dataclass(frozen=True, slots=True)
 class ChatTemplate:
     """`prefixes` and `suffixes` map a role to the text around its messages; special tokens in that
-    text are special (in everybody else's text they are plain). `stop` is added to every `gen` inside
-    a role. `default_system_prompt` is inserted when a conversation does not open with `system`.
+    text are special (in everybody else's text they are plain). `stop` is added to every `gen`
+    inside a role. `default_system_prompt` is inserted when a conversation does not open with
+    `system`.
     """
 
     name: str

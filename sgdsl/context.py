@@ -24,7 +24,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The run whose body is being executed; nested calls inherit from it. A trace has no backend."""
+    """The run whose body is being executed; nested calls inherit from it. A trace: no backend."""
 
     backend: Backend | None
     sampling: Sampling

@@ -45,7 +45,7 @@ class ProgramError(SgdslError, RuntimeError):
         self.source = source
 
 
-class BatchFailed(ProgramError):
+class BatchFailed(ProgramError):  # noqa: N818 - beside BatchInterrupted
     """The first failed row of a batch that ran with `on_error="raise"`; `__cause__` is its error.
 
     `states` are the rows in input order (with `generator_style`, those not yet yielded): what had

@@ -119,13 +119,13 @@ class Hole(Expr):
             raise AttributeError(name)
         self.needed(f"its .{name}")
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> NoReturn:  # noqa: PLE0304 - it raises
         self.needed("it as a condition")
 
     def __eq__(self, other: object) -> bool:
         self.needed("to compare it")
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> NoReturn:  # noqa: PLE0309 - it raises
         self.needed("to look it up")
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from grammars import Constraint
 from sgdsl.errors import UsageError
-from sgdsl.source import Source as Source
+from sgdsl.source import Source
 
 ROOT = 0
 
@@ -24,7 +24,7 @@ class Sampling:
     """How to sample. None means: inherit from the run, and in the end from `DEFAULT_SAMPLING`.
 
     `max_tokens` and `min_tokens` count sampled tokens; `top_k = -1` and `top_p = 1.0` mean off;
-    `temperature = 0` is greedy. `healing` lets a literal's last token merge into the first sampled one.
+    `temperature = 0` is greedy. `healing`: a literal's last token may merge into the first sampled.
     """
 
     max_tokens: int | None = None
@@ -117,7 +117,7 @@ class Ref(Node):
 
 @dataclass(frozen=True, slots=True)
 class Gen(Node):
-    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, not the text."""
+    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text."""
 
     name: str | None
     sampling: Sampling = field(default_factory=Sampling)
@@ -210,7 +210,7 @@ class Fork(Node):
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """Waits for `children`, then takes their work over: `gather_variable` or `concate_and_append`."""
+    """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`."""
 
     children: tuple[int, ...]
     mode: str

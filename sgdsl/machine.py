@@ -1,8 +1,8 @@
 """The pure interpreter of graphs.
 
-Owns what a node means: text, variables, messages, roles, scopes, forks and joins. Sans-I/O: it knows
-no clock, thread, token or model. A driver asks `next(branch)` what to do, does it (with tokens or with
-completions of a remote API), and answers with `complete` or `choose`.
+Owns what a node means: text, variables, messages, roles, scopes, forks and joins. Sans-I/O: it
+knows no clock, thread, token or model. A driver asks `next(branch)` what to do, does it (with
+tokens or with completions of a remote API), and answers with `complete` or `choose`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sgdsl.graph import (
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a branch's text. `special`: special tokens in it are special (a template's text).
+    """A stretch of a branch's text. `special`: special tokens in it are special (template text).
     `written`: a model wrote it.
     """
 
@@ -125,7 +125,7 @@ class Branch:
         self.metas: dict[str, dict[str, Any]] = dict(parent.metas) if parent else {}
         self.messages: list[dict[str, str]] = list(parent.messages) if parent else []
         self.role: str | None = parent.role if parent else None
-        self.role_start = parent.role_start if parent else 0
+        self.role_start: int = parent.role_start if parent else 0
         self.scopes: list[tuple[str, int]] = []
         self.forked_at = len(self.pieces)
         self.inherited = frozenset(self.variables)
@@ -268,7 +268,7 @@ class Machine:
     def choose(
         self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
     ) -> str:
-        """Answer to `Choose`: the option taken. `draw` in [0, 1) decides when there is a temperature."""
+        """Answer to `Choose`: the option taken. `draw` in [0, 1) decides above temperature 0."""
         branch = self.branches[branch_id]
         node = branch.active
         assert isinstance(node, Select), "only an active select is chosen from"
@@ -310,7 +310,7 @@ class Machine:
             case Text(text=text):
                 branch.pieces.append(Piece(text))
             case Ref(name=name):
-                branch.pieces.append(Piece(self._lookup(branch, node, name)))
+                branch.pieces.append(Piece(self._lookup(branch, name)))
             case Assign(name=name, value=value):
                 branch.define(name, value, text=str(value), meta={})
             case RoleBegin(role=role):
@@ -329,7 +329,7 @@ class Machine:
                 raise AssertionError(f"no meaning for node {node}")
         return branch.pieces[start:]
 
-    def _lookup(self, branch: Branch, node: Node, name: str) -> str:
+    def _lookup(self, branch: Branch, name: str) -> str:
         if name not in branch.texts:
             raise UsageError(
                 f"ref({name!r}): no such variable on this branch; "

@@ -165,8 +165,9 @@ class Program(Generic[R]):
         """
         where = "run_batch"
         chosen = backend_for(backend)
-        if num_threads != "auto" and (
-            not isinstance(num_threads, int) or isinstance(num_threads, bool) or num_threads < 1
+        threads: object = num_threads
+        if threads != "auto" and (
+            not isinstance(threads, int) or isinstance(threads, bool) or threads < 1
         ):
             refuse(where, "num_threads", num_threads, '"auto" or a whole number, at least 1')
         if on_error not in {"collect", "raise"}:
@@ -334,10 +335,11 @@ def _signature(body: Callable[..., Any]) -> inspect.Signature:
         raise UsageError(f"{name}: async def bodies are not supported yet; write it with def")
     if inspect.isgeneratorfunction(body):
         raise UsageError(f"{name}: a body with yield never runs by itself; return values instead")
-    first, *rest = [*inspect.signature(body).parameters.values(), None]
+    parameters = list(inspect.signature(body).parameters.values())
+    first = parameters[0] if parameters else None
     if first is None or first.kind not in {first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD}:
         raise UsageError(f"{name}: the first parameter of a program is its state, as in {name}(s)")
-    return inspect.Signature([parameter for parameter in rest if parameter is not None])
+    return inspect.Signature(parameters[1:])
 
 
 def _sampling(where: str, given: Mapping[str, Any]) -> Sampling:

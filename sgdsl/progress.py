@@ -1,7 +1,7 @@
 """How a batch shows how far it is.
 
-Owns the progress bar: rows, tokens per second, cache hit rate, failures. Only reads what the backend
-counts; off, it costs nothing.
+Owns the progress bar: rows, tokens per second, cache hit rate, failures. Only reads what the
+backend counts; off, it costs nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Self
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as RichProgress
 
 from sgdsl.backends.base import Backend, BackendStats
 
@@ -27,25 +27,25 @@ class Progress:
         self._backend = backend
         self._total = total
         self._visible = visible
-        self._bar: RichProgress | None = None
-        self._task = TaskID(0)
+        self._bar: bars.Progress | None = None
+        self._task = bars.TaskID(0)
         self._begin_s = self._shown_s = 0.0
         self._before = BackendStats()
         self._rows = (0, 0)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if not self._visible:
             return self
         self._before = self._backend.stats()
         self._begin_s = self._shown_s = time.monotonic()
         console = Console(stderr=True)
         if console.is_terminal:
-            self._bar = RichProgress(
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("rows"),
-                TimeElapsedColumn(),
-                TextColumn("{task.description}"),
+            self._bar = bars.Progress(
+                bars.BarColumn(),
+                bars.MofNCompleteColumn(),
+                bars.TextColumn("rows"),
+                bars.TimeElapsedColumn(),
+                bars.TextColumn("{task.description}"),
                 console=console,
             )
             self._task = self._bar.add_task("", total=self._total)

@@ -16,7 +16,7 @@ from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import CancelledError, ProgramError, UsageError
-from sgdsl.graph import ROOT, Node, Sampling
+from sgdsl.graph import Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
 from sgdsl.outcome import Outcome
 from sgdsl.source import Source

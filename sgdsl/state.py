@@ -1,7 +1,7 @@
 """The state that a program's body appends to and reads from.
 
-Owns `ProgramState`, its forks, roles and scopes: the user's side of a run. What is appended goes to a
-recorder, what is read comes from a reader; neither is known further than by its methods.
+Owns `ProgramState`, its forks, roles and scopes: the user's side of a run. What is appended goes to
+a recorder, what is read comes from a reader; neither is known further than by its methods.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from sgdsl.api import check_name, role_expr
 from sgdsl.errors import UsageError
@@ -34,11 +34,15 @@ class ProgramState:
         self._reader = reader
         self._branch = branch
 
-    def __iadd__(self, other: str | Expr) -> ProgramState:
+    def __iadd__(self, other: str | Expr) -> Self:
+        self.append(other)
+        return self
+
+    def append(self, other: str | Expr) -> None:
+        """The same as `s += other`."""
         if isinstance(other, Block):
             other.consume(self)
         self._recorder.write(self._branch, parts_of(other, "s += ..."))
-        return self
 
     def __getitem__(self, name: str | int) -> Any:
         """The variable `name`; with an int, the output of the unnamed gen at that position."""
@@ -129,7 +133,8 @@ class ProgramState:
 
     def fork(self, size: int = 1) -> StateForks:
         """`size` branches that start as copies of this one."""
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        given: object = size
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
             raise UsageError(f"fork({size!r}): the number of forks is a whole number, at least 1")
         children = self._recorder.fork(self._branch, size)
         states = [ProgramState(self._recorder, self._reader, child) for child in children]
@@ -262,10 +267,10 @@ class StateForks:
 
     def __iadd__(
         self, other: str | Expr | Sequence[str | Expr] | Callable[[int], str | Expr]
-    ) -> StateForks:
+    ) -> Self:
         """Append the same to all, one entry of a list to each, or what `callable(index)` gives."""
         for state, expr in zip(self._states, self._each(other), strict=True):
-            state += expr
+            state.append(expr)
         return self
 
     def join(self, mode: str = "gather_variable") -> None:

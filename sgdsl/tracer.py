@@ -45,13 +45,13 @@ class HoleReader:
         self.variable(branch_id, name)
         return Hole(f"the meta info of {name!r}", f"{{meta info of {name}}}")
 
-    def text(self, branch_id: int) -> Hole:
+    def text(self, branch_id: int) -> Hole:  # noqa: ARG002 - a `Reader`
         return Hole("text()", "{text()}")
 
-    def messages(self, branch_id: int) -> Hole:
+    def messages(self, branch_id: int) -> Hole:  # noqa: ARG002
         return Hole("messages()", "{messages()}")
 
-    def chunks(self, branch_id: int, name: str | None) -> Iterator[str]:
+    def chunks(self, branch_id: int, name: str | None) -> Iterator[str]:  # noqa: ARG002
         Hole("text_iter()", "{text_iter()}").needed("to iterate over it")
 
     def wait(self, branch_id: int) -> None:

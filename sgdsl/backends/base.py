@@ -25,7 +25,7 @@ class BackendStats:
 class Backend(Protocol):
     """Neither method blocks on the model or raises for a run's sake: a fault is the run's outcome.
 
-    A backend that is closed or dead fails the run with `BackendError` instead of keeping it waiting.
+    A backend that is closed or dead fails the run with `BackendError` instead of letting it wait.
     """
 
     @property
@@ -41,7 +41,7 @@ class Backend(Protocol):
         ...
 
     def wake(self, run: Run) -> None:
-        """The run has more nodes, or was closed or cancelled."""
+        """The run has more nodes, was closed or cancelled. One that has an outcome is dropped."""
         ...
 
     def stats(self) -> BackendStats: ...

@@ -1,7 +1,7 @@
 """A backend with scripted answers: for testing programs without a model.
 
-Owns the reference driver: what every backend does with a run, in its shortest form (`_step`). Counts
-words instead of tokens, and enforces no constraint.
+Owns the reference driver: what every backend does with a run, in its shortest form (`_step`).
+Counts words instead of tokens, and enforces no constraint.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sgdsl.backends.base import BackendStats
-from sgdsl.backends.script import STALL as STALL
-from sgdsl.backends.script import Replies, Reply, Scores, Script, Stall
-from sgdsl.backends.script import Request as Request
+from sgdsl.backends.script import Replies, Reply, Request, Scores, Script, Stall
 from sgdsl.chat import PLAIN, ChatTemplate
 from sgdsl.errors import BackendError
 from sgdsl.graph import ROOT

@@ -77,7 +77,7 @@ class Script:
         return found
 
     def scores(self, node: Select) -> ChoiceScores | Stall:
-        """Without a script, a choice has log-probability -1, -2, ... in the order of the choices."""
+        """Without a script, the choices have log-probabilities -1, -2, ... in their order."""
         found = self._scores.get(node.name or "", {})
         if isinstance(found, BaseException):
             raise found
