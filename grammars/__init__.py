@@ -1,7 +1,7 @@
 """Constraints on text, compiled to token masks that always leave a way to finish.
 
-Say what is asked (`Regex`, `JsonSchema`, `Choices`, `TypeOf`), compile it for a tokenizer's `Vocabulary`, and
-follow each sequence with a `Matcher`:
+Say what is asked (`Regex`, `JsonSchema`, `Choices`, `TypeOf`), compile it for a tokenizer's
+`Vocabulary`, and follow each sequence with a `Matcher`:
 
     grammar = Compiler(vocabulary).compile(JsonSchema({"type": "integer"}))
     matcher = Matcher(grammar, max_tokens=8)

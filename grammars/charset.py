@@ -18,7 +18,8 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from grammars.expr import Algebra, Expr
+from grammars.algebra import Algebra
+from grammars.expr import Expr
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -221,7 +222,12 @@ def _digit_blocks(first: int, last: int, width: int) -> list[ByteRanges]:
 def _utf8_sequences(first: int, last: int) -> list[ByteMasks]:
     """first..last as products of byte sets, in ascending order."""
     found = []
-    for low, high, width in ((0, 0x7F, 1), (0x80, 0x7FF, 2), (0x800, 0xFFFF, 3), (0x10000, LAST, 4)):
+    for low, high, width in (
+        (0, 0x7F, 1),
+        (0x80, 0x7FF, 2),
+        (0x800, 0xFFFF, 3),
+        (0x10000, LAST, 4),
+    ):
         a, b = max(first, low), min(last, high)
         if a <= b:
             found += _utf8_blocks(a, b, width)

@@ -1,15 +1,16 @@
 """The part of a state that a mask can depend on. Owns the clamping of counters.
 
 One token writes at most `longest` bytes, so it cannot tell x{m,n} from x{m,m+longest+1} when n is
-larger: not by what it may write, and not by the cheapest completion, which takes m rounds. Masks are
-cached under the clamped expression; `.{0,5000}` then has few masks instead of five thousand.
+larger: not by what it may write, and not by the cheapest completion, which takes m rounds. Masks
+are cached under the clamped expression; `.{0,5000}` then has few masks instead of five thousand.
 Inside an intersection or a complement a far bound can decide emptiness: those stay as they are.
 It must not know of tokens beyond the length of the longest.
 """
 
 from __future__ import annotations
 
-from grammars.expr import Algebra, Concat, Expr, Repeat, Union
+from grammars.algebra import Algebra
+from grammars.expr import Concat, Expr, Repeat, Union
 
 
 def clamp(algebra: Algebra, node: Expr, longest: int) -> Expr:

@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from functools import lru_cache
 from threading import Lock
 
+from grammars.algebra import Algebra
 from grammars.budget import Budget
 from grammars.constraint import Constraint
-from grammars.expr import Algebra
 from grammars.grammar import Grammar
 from grammars.masks import MaskCache
 from grammars.matcher import Matcher

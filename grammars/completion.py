@@ -1,10 +1,11 @@
-"""The cheapest way to finish. Owns witnesses, their spelling in tokens, and whether a state is alive.
+"""The cheapest way to finish. Owns witnesses, their spelling in tokens, and whether a state is
+alive.
 
 A *witness* of an expression is one short string of it: chosen by structure for the plain operators,
-found by breadth-first search over derivatives where an intersection or a complement stands (which is
-how their emptiness is decided). A *spelling* is a witness split into the fewest tokens: a linked list
-over its bytes in which every cell knows the best token that starts there, so that a byte put in front
-costs one walk down the trie, and tails are shared by all that end alike.
+found by breadth-first search over derivatives where an intersection or a complement stands (which
+is how their emptiness is decided). A *spelling* is a witness split into the fewest tokens: a linked
+list over its bytes in which every cell knows the best token that starts there, so that a byte put
+in front costs one walk down the trie, and tails are shared by all that end alike.
 
 The cost is an upper bound of the true minimum: the cheapest of the witnesses looked at. The matcher
 carries the spelling's tokens as its plan, and that makes the bound a guarantee.
@@ -15,19 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from grammars.algebra import Algebra
 from grammars.derive import arms
-from grammars.expr import (
-    Algebra,
-    ByteSet,
-    Concat,
-    Empty,
-    Epsilon,
-    Expr,
-    Literal,
-    Repeat,
-    Union,
-    Words,
-)
+from grammars.expr import ByteSet, Concat, Empty, Epsilon, Expr, Literal, Repeat, Union, Words
 from grammars.vocabulary import Vocabulary
 
 UNREACHABLE = 1 << 30
@@ -51,7 +42,7 @@ class Spelling:
     def __init__(self, byte: int, rest: Spelling | None) -> None:
         self.byte = byte
         self.rest = rest
-        self.length = rest.length + 1 if rest is not None else 0
+        self.length: int = rest.length + 1 if rest is not None else 0
         self.cost = 0
         self.token = -1
         self.after: Spelling | None = None
@@ -248,7 +239,7 @@ _COMMON = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
 
 def _some_bytes(mask: int, most: int) -> list[int]:
     """The lowest bytes of a set, up to `most`."""
-    found = []
+    found: list[int] = []
     while mask and len(found) < most:
         lowest = mask & -mask
         found.append(lowest.bit_length() - 1)

@@ -1,7 +1,7 @@
 """What is asked of an output. Owns the constraints' values: frozen, hashable, compared by content.
 
-A constraint is cheap to make and validates its own text at once; what it costs to compile is paid by
-the compiler. It must not know of vocabularies.
+A constraint is cheap to make and validates its own text at once; what it costs to compile is paid
+by the compiler. It must not know of vocabularies.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grammars import regex
+from grammars.algebra import Algebra
 from grammars.charset import utf8
 from grammars.errors import EmptyLanguageError, GrammarError
-from grammars.expr import Algebra, Expr
+from grammars.expr import Expr
 from grammars.json_values import parse_json
 from grammars.regex_lowering import lower_full
 from grammars.schema import lower_schema
@@ -77,9 +78,10 @@ class Choices(Constraint):
 class JsonSchema(Constraint):
     """JSON texts that are valid under a JSON Schema (draft 2020-12; see `schema` for the keywords).
 
-    `schema`: a dict or bool, JSON text (numbers keep their exact digits), or a pydantic model class.
-    `whitespace`: "compact" writes `{"a":1,"b":2}`, "single" writes `{"a": 1, "b": 2}`.
-    Raises GrammarError when the schema is not JSON; what it cannot enforce is refused by the compile.
+    `schema`: a dict or bool, JSON text (numbers keep their exact digits), or a pydantic model
+    class. `whitespace`: "compact" writes `{"a":1,"b":2}`, "single" writes `{"a": 1, "b": 2}`.
+    Raises GrammarError when the schema is not JSON; what it cannot enforce is refused by the
+    compile.
     """
 
     text: str
@@ -119,7 +121,8 @@ def _schema_text(schema: object) -> str:
             raise GrammarError(f"the schema {schema!r:.80} is not JSON: {error}") from None
     else:
         raise GrammarError(
-            f"JsonSchema got {schema!r:.80}; give a dict, a bool, JSON text or a pydantic model class"
+            f"JsonSchema got {schema!r:.80}; give a dict, a bool, JSON text or a pydantic model "
+            "class"
         )
     value = parse_json(text)
     if not isinstance(value, dict | bool):

@@ -14,8 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
+from grammars.algebra import Algebra
 from grammars.expr import (
-    Algebra,
     Arms,
     ByteSet,
     Complement,

@@ -1,17 +1,19 @@
 """String formats that are regular. Owns their patterns.
 
 Each is written for `regex.PYTHON` and matched in full. They follow the RFCs that JSON Schema names,
-with what a reader in Python could not take left out: leap seconds, the year 0000, quoted local parts
-and address literals in e-mail. A standard format that is missing here is refused by the reader.
-It must not know of JSON.
+with what a reader in Python could not take left out: leap seconds, the year 0000, quoted local
+parts and address literals in e-mail. A standard format that is missing here is refused by the
+reader. It must not know of JSON.
 """
 
 from __future__ import annotations
 
-STANDARD_FORMATS = frozenset(
-    "date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference "
-    "iri iri-reference uuid uri-template json-pointer relative-json-pointer regex".split()
-)
+_STANDARD = """
+date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference
+iri iri-reference uuid uri-template json-pointer relative-json-pointer regex
+"""
+STANDARD_FORMATS = frozenset(_STANDARD.split())
+"""The formats that draft 2020-12 defines."""
 
 _YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _FOURTH = r"(?:0[48]|[2468][048]|[13579][26])"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from threading import RLock
 
+from grammars.algebra import Algebra
 from grammars.clamp import clamp
 from grammars.completion import UNREACHABLE, Completions, Spelling
 from grammars.derive import matches, walk
 from grammars.errors import EmptyLanguageError
-from grammars.expr import Algebra, Expr
+from grammars.expr import Expr
 from grammars.masks import Mask, MaskCache, compute_mask
 from grammars.states import StateTable
 from grammars.vocabulary import Vocabulary
@@ -28,8 +29,8 @@ MAX_KEPT_STATES = 16_384
 class Grammar:
     """What matchers of one constraint share.
 
-    `start` is the expression of the whole language, `min_tokens` the tokens of the cheapest text that
-    is known: a budget must be at least that. Raises EmptyLanguageError when there is no text.
+    `start` is the expression of the whole language, `min_tokens` the tokens of the cheapest text
+    that is known: a budget must be at least that. Raises EmptyLanguageError when there is no text.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Grammar:
             raise EmptyLanguageError("no text satisfies the constraint")
         self.min_tokens = self._completions.cost(start)
         if self.min_tokens >= UNREACHABLE:
-            raise EmptyLanguageError("no text that this vocabulary can write satisfies the constraint")
+            raise EmptyLanguageError(
+                "no text that this vocabulary can write satisfies the constraint"
+            )
         self._max_kept = max(MAX_KEPT_EXPRESSIONS, 4 * len(algebra))
 
     def begin(self, prefix: bytes) -> tuple[Expr, Spelling]:
@@ -63,7 +66,9 @@ class Grammar:
         with self._lock:
             self._algebra.budget.refill()
             following = walk(self._algebra, node, data)
-            assert self._completions.is_alive(following), f"token {token_id} ({data!r}) is a dead end"
+            assert self._completions.is_alive(following), (
+                f"token {token_id} ({data!r}) is a dead end"
+            )
             return following, self._completions.spelling(following)
 
     def mask(self, node: Expr) -> Mask:

@@ -78,6 +78,8 @@ def same(left: JsonValue, right: JsonValue) -> bool:
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
-    return type(left) is type(right) and left == right or (
-        isinstance(left, int | Decimal) and isinstance(right, int | Decimal) and left == right
+    return (
+        type(left) is type(right)
+        and left == right
+        or (isinstance(left, int | Decimal) and isinstance(right, int | Decimal) and left == right)
     )

@@ -1,8 +1,8 @@
 """Which tokens may follow a state, and what each costs. Owns the walk of the vocabulary's trie.
 
-From a state, the trie is walked level by level with numpy: a frontier of (trie node, state) pairs is
-expanded to all children at once, each child's state is gathered from the table of transitions, and
-the dead ones are dropped. What is left are the allowed tokens and the state after each.
+From a state, the trie is walked level by level with numpy: a frontier of (trie node, state) pairs
+is expanded to all children at once, each child's state is gathered from the table of transitions,
+and the dead ones are dropped. What is left are the allowed tokens and the state after each.
 It must not know of matchers and their budgets; a mask answers for every budget.
 """
 

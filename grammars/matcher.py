@@ -1,9 +1,9 @@
 """One sequence's cursor in a grammar. Owns the budget guarantee.
 
 The matcher never lets a token through from which the text can no longer be completed within
-`max_tokens`. It always holds a *plan*: the tokens of one completion that fits what remains. A token is
-allowed when finishing after it is known to fit too, or when it is the plan's next; so there always is a
-way on, whatever is drawn among the allowed tokens.
+`max_tokens`. It always holds a *plan*: the tokens of one completion that fits what remains. A token
+is allowed when finishing after it is known to fit too, or when it is the plan's next; so there
+always is a way on, whatever is drawn among the allowed tokens.
 
 It must not know of logits, devices or texts; tokens in, masks out. Not thread-safe itself (one
 sequence, one owner); the grammar that it shares is.
@@ -11,6 +11,7 @@ sequence, one owner); the grammar that it shares is.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +36,9 @@ class _Place(NamedTuple):
 class Matcher:
     """Follows one sequence of tokens through `grammar`, for at most `max_tokens` of them.
 
-    `prefix`: bytes that are written already and that the first tokens must reproduce (token healing):
-    the language becomes prefix . L, and these tokens count. The stop token does not count.
-    Raises GrammarError when the cheapest completion needs more than `max_tokens`.
+    `prefix`: bytes that are written already and that the first tokens must reproduce (token
+    healing): the language becomes prefix . L, and these tokens count. The stop token does not
+    count. Raises GrammarError when the cheapest completion needs more than `max_tokens`.
     """
 
     def __init__(self, grammar: Grammar, *, max_tokens: int, prefix: bytes = b"") -> None:
@@ -76,12 +77,12 @@ class Matcher:
         place = self._place
         if place.stopped:
             return True
-        return place.node.nullable and (
-            place.remaining == 0 or self.grammar.is_final(place.node)
-        )
+        return place.node.nullable and (place.remaining == 0 or self.grammar.is_final(place.node))
 
     def fill_bitmask(self, row: Int32) -> None:
-        """Sets bit i of `row` for exactly the tokens i that are allowed next. # int32 [num_words]"""
+        """Sets bit i of `row` for exactly the tokens i that are allowed next. # int32
+        [num_words]
+        """
         place = self._place
         vocabulary = self.grammar.vocabulary
         if place.stopped:
@@ -129,7 +130,4 @@ class Matcher:
 
     def fork(self) -> Matcher:
         """Another cursor at the same place; costs one small object."""
-        twin = Matcher.__new__(Matcher)
-        twin.grammar = self.grammar
-        twin._place = self._place
-        return twin
+        return copy(self)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from grammars.algebra import Algebra
 from grammars.errors import UnsupportedError
-from grammars.expr import Algebra, Expr
+from grammars.expr import Expr
 from grammars.json_values import Number
 from grammars.shapes import NumberShape
 
@@ -19,7 +20,9 @@ MAX_DIGITS = 1_000
 """Digits of a bound, on either side of the point: the expression has one branch for each."""
 
 MAX_WRITTEN = 300
-"""Digits that an unbounded whole part may have: its float stays finite, and Python reads its int."""
+"""Digits that an unbounded whole part may have: its float stays finite, and Python reads its
+int.
+"""
 
 _EXACT = Context(prec=4 * MAX_DIGITS)
 
@@ -37,7 +40,9 @@ class _Numbers:
 
     def digits(self, first: str, last: str) -> Expr:
         """One digit, first..last (none when they are in the wrong order)."""
-        return self.algebra.byte_set((1 << (ord(last) + 1)) - (1 << ord(first)) if first <= last else 0)
+        return self.algebra.byte_set(
+            (1 << (ord(last) + 1)) - (1 << ord(first)) if first <= last else 0
+        )
 
     def text(self, text: str) -> Expr:
         return self.algebra.literal(text.encode())
@@ -49,7 +54,9 @@ class _Numbers:
 
     def integers(self, shape: NumberShape) -> Expr:
         low = None if shape.low is None else _round(shape.low, up=True, strictly=shape.low_open)
-        high = None if shape.high is None else _round(shape.high, up=False, strictly=shape.high_open)
+        high = (
+            None if shape.high is None else _round(shape.high, up=False, strictly=shape.high_open)
+        )
         options = []
         if high is None or high >= 0:
             options.append(self.naturals(max(low or 0, 0), high))
@@ -117,7 +124,9 @@ class _Numbers:
         made = []
         for place, digit in enumerate(bound):
             rest = len(bound) - place - 1
-            other = algebra.concat(self.digits(*beyond(digit)), algebra.repeat(self.digit, rest, rest))
+            other = algebra.concat(
+                self.digits(*beyond(digit)), algebra.repeat(self.digit, rest, rest)
+            )
             made.append(algebra.concat(self.text(bound[:place]), other))
         return made
 
@@ -174,7 +183,7 @@ class _Numbers:
     ) -> Expr:
         """Non-negative decimals between (bound, is open) pairs."""
         sides = []
-        if low is not None and low != (0, False):
+        if low is not None and low != (Decimal(0), False):
             sides.append(self.above(*low))
         if high is not None:
             sides.append(self.below(*high))
@@ -259,7 +268,9 @@ def _digits_of(number: int) -> str:
 
 
 def _parts(bound: Decimal) -> tuple[int, str]:
-    """The whole part of a non-negative decimal, and the digits of its fraction without last zeros."""
+    """The whole part of a non-negative decimal, and the digits of its fraction without last
+    zeros.
+    """
     _check_size(bound)
     whole, _, part = f"{bound:f}".partition(".")
     return int(whole), part.rstrip("0")

@@ -1,12 +1,12 @@
 """The syntax of patterns: text to a tree over code points. Owns both dialects and their columns.
 
 * `PYTHON` is the syntax of `re` for str patterns.
-* `ECMA` is ECMA-262 with the `u` flag's code points, as JSON Schema's `pattern` asks: `\\d` and `\\w`
-  are ASCII, `$` is the end only, a dot also stops at `\\r`, U+2028 and U+2029.
+* `ECMA` is ECMA-262 with the `u` flag's code points, as JSON Schema's `pattern` asks: `\\d` and
+  `\\w` are ASCII, `$` is the end only, a dot also stops at `\\r`, U+2028 and U+2029.
 
 What describes no regular language, or is not enforced yet (back-references, look-around, `\\b`,
-multi-line anchors, atomic groups and possessive quantifiers, `\\p`), is refused with its column; it is
-never dropped. It must not know how a tree becomes an expression (that is `regex_lowering`).
+multi-line anchors, atomic groups and possessive quantifiers, `\\p`), is refused with its column; it
+is never dropped. It must not know how a tree becomes an expression (that is `regex_lowering`).
 """
 
 from __future__ import annotations
@@ -26,67 +26,11 @@ from grammars.charset import (
     unicode_class,
 )
 from grammars.errors import GrammarError, UnsupportedError
+from grammars.regex_tree import ECMA, PYTHON, Alt, Anchor, Chars, Dialect, Loop, Seq, Tree
 
 MAX_NESTING = 100
 """Groups inside groups; real patterns stay below 20, and every level costs Python stack."""
 
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One code point of `ranges`."""
-
-    ranges: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Seq:
-    """All items, one after another."""
-
-    items: tuple[Tree, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alt:
-    """Any of the options."""
-
-    options: tuple[Tree, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """`low` to `high` (None: unbounded) times the body."""
-
-    body: Tree
-    low: int
-    high: int | None
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """A place: "start", "end", or "line_end" (`$` of `re`: the end, or before a final newline)."""
-
-    kind: str
-    column: int
-
-
-Tree = Chars | Seq | Alt | Loop | Anchor
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """What differs between the two syntaxes."""
-
-    name: str
-    ascii_classes: bool
-    dollar: str
-    line_ends: Ranges
-
-
-PYTHON = Dialect("python", ascii_classes=False, dollar="line_end", line_ends=((10, 10),))
-ECMA = Dialect(
-    "ecma", ascii_classes=True, dollar="end", line_ends=((10, 10), (13, 13), (0x2028, 0x2029))
-)
 
 ASCII_CLASSES: dict[str, Ranges] = {
     "d": ((48, 57),),
@@ -117,7 +61,9 @@ _FLAG_OF = {"i": "ignore_case", "s": "dot_all", "a": "ascii", "x": "verbose"}
 
 
 def parse(pattern: str, dialect: Dialect = PYTHON) -> Tree:
-    """The tree of `pattern`; raises GrammarError or UnsupportedError with the column in `position`."""
+    """The tree of `pattern`; raises GrammarError or UnsupportedError with the column in
+    `position`.
+    """
     tree = _Parser(pattern, dialect).parse()
     if dialect is PYTHON:  # `re` has the last word on what is malformed
         try:
@@ -404,7 +350,7 @@ class _Parser:
                 return self.named_escape(column)
         elif char == "c" and not self.done() and self.text[self.at].isascii():
             return ord(self.next()) % 32
-        if char == "p" or char == "P":
+        if char in "pP":
             raise self.unsupported(f"'\\{char}'", column)
         if char.isascii() and char.isalpha():
             raise self.malformed(f"the escape '\\{char}' is unknown", column)
@@ -461,13 +407,18 @@ class _Parser:
                 raise self.malformed("a class that is not closed", column)
             at = self.at
             low = self.class_item()
-            if self.peek("-") and not self.text.startswith("-]", self.at) and len(self.text) > (
-                self.at + 1
+            if (
+                self.peek("-")
+                and not self.text.startswith("-]", self.at)
+                and len(self.text) > (self.at + 1)
             ):
                 self.at += 1
                 high = self.class_item()
-                if len(low) != 1 or len(high) != 1 or low[0][0] != low[0][1] or (
-                    high[0][0] != high[0][1]
+                if (
+                    len(low) != 1
+                    or len(high) != 1
+                    or low[0][0] != low[0][1]
+                    or (high[0][0] != high[0][1])
                 ):
                     raise self.malformed("a range whose end is a class", at)
                 if high[0][0] < low[0][0]:
@@ -490,4 +441,3 @@ class _Parser:
             return kind
         code = 8 if char == "b" else self.code_escape(char, column)
         return ((code, code),)
-

@@ -1,8 +1,8 @@
 """From a pattern's tree to a byte-level expression. Owns the meaning of anchors.
 
 A tree without anchors is lowered part by part. Where anchors stand inside, every part is lowered
-for the context it stands in (is it at the text's start? what follows it?) and for what it takes of the
-text (nothing, or something), so `(^a|b)c?$` and `^(|.*)$` mean exactly what they say.
+for the context it stands in (is it at the text's start? what follows it?) and for what it takes of
+the text (nothing, or something), so `(^a|b)c?$` and `^(|.*)$` mean exactly what they say.
 It must not know of tokens or of JSON Schema.
 """
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 from enum import Enum
 from functools import lru_cache
 
+from grammars.algebra import Algebra
 from grammars.charset import ANY, Encoder
 from grammars.derive import arms, matches
 from grammars.errors import UnsupportedError
-from grammars.expr import Algebra, Expr
-from grammars.regex import Alt, Anchor, Chars, Loop, Seq, Tree
+from grammars.expr import Expr
+from grammars.regex_tree import Alt, Anchor, Chars, Loop, Seq, Tree
 
 MAX_ANCHORED = 40
 """Parts of one sequence that hold anchors; each costs stack, and one text has one start and end."""
@@ -68,9 +69,7 @@ class _Lowering:
     def whole(self, tree: Tree) -> Expr:
         if not has_anchor(tree):
             return self.plain(tree)
-        return self.algebra.union(
-            self.placed(tree, True, After.NOTHING, takes) for takes in Takes
-        )
+        return self.algebra.union(self.placed(tree, True, After.NOTHING, takes) for takes in Takes)
 
     # -- without anchors ---------------------------------------------------------------------
 
@@ -116,7 +115,8 @@ class _Lowering:
         first, rest = self.split(tree)
         if takes is Takes.NOTHING:
             return algebra.concat(
-                self.placed(first, at_start, after, takes), self.placed(rest, at_start, after, takes)
+                self.placed(first, at_start, after, takes),
+                self.placed(rest, at_start, after, takes),
             )
         nothing, something = Takes.NOTHING, Takes.SOMETHING
         options = [

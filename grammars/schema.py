@@ -1,4 +1,5 @@
-"""From shapes to expressions: how JSON values are written. Owns arrays, objects and the entry point.
+"""From shapes to expressions: how JSON values are written. Owns arrays, objects and the entry
+point.
 
 The texts of a schema are one serialisation of its values (`compact`: no white space; `single`: one
 space after each comma and colon), with the members in the schema's order. They are a subset of what
@@ -14,10 +15,13 @@ It must not know of keywords (that is `schema_reader`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grammars.admission import Admission
+from grammars.algebra import Algebra
 from grammars.charset import utf8
 from grammars.errors import EmptyLanguageError, UnsupportedError
-from grammars.expr import Algebra, Expr
+from grammars.expr import Expr
 from grammars.json_values import JsonValue, spellings
 from grammars.number_lowering import lower_number
 from grammars.schema_reader import SchemaReader
@@ -94,7 +98,8 @@ class _SchemaLowering:
             pointer = operand[-1].pointer
             if operand in self.open:
                 raise UnsupportedError(
-                    f"the schema at {pointer or '/'} contains itself; recursion is not supported yet",
+                    f"the schema at {pointer or '/'} contains itself; recursion is not supported "
+                    "yet",
                     pointer,
                 )
             self.open.append(operand)
@@ -149,7 +154,7 @@ class _SchemaLowering:
         """Any JSON value with at most `depth` levels of containers."""
         if depth not in self.by_depth:
             algebra = self.algebra
-            scalars = [NullShape(), BooleanShape(), NumberShape(), StringShape()]
+            scalars: list[Shape] = [NullShape(), BooleanShape(), NumberShape(), StringShape()]
             options = [self.shape(shape) for shape in scalars]
             inner = self.anything(depth - 1) if depth else algebra.empty
             options.append(self.bracketed(b"[", self.listed(inner, 0, None), b"]"))
@@ -163,11 +168,20 @@ class _SchemaLowering:
             if isinstance(value, ValueShape):
                 return not self.admission.admits(value.value, other)
         met = intersect(left, right)
-        if met is None:
-            return True
-        if isinstance(met, ObjectShape):
-            return any(self.value(met.operand(n)) is self.algebra.empty for n in met.required)
-        return self.shape(met) is self.algebra.empty
+        return met is None or self.is_void(met)
+
+    def is_void(self, shape: Shape) -> bool:
+        """Whether no value has `shape`, also for a reader who takes formats for annotations."""
+        if isinstance(shape, ObjectShape):
+            operands = [shape.operand(name) for name in shape.required]
+            return any(
+                self.value(operand) is self.algebra.empty
+                and all(map(self.is_void, self.shapes(operand)))
+                for operand in operands
+            )
+        if isinstance(shape, StringShape):
+            shape = replace(shape, formats=())
+        return not isinstance(shape, ValueShape) and self.shape(shape) is self.algebra.empty
 
     # -- arrays ------------------------------------------------------------------------------
 
@@ -198,7 +212,9 @@ class _SchemaLowering:
         if size == 0:
             return self.bracketed(b"[", self.listed(rest, low, high), b"]")
         following = algebra.repeat(
-            algebra.concat(self.comma, rest), max(low - size, 0), None if high is None else high - size
+            algebra.concat(self.comma, rest),
+            max(low - size, 0),
+            None if high is None else high - size,
         )
         for index in range(size - 1, -1, -1):
             item = self.value(shape.prefix[index])
@@ -245,7 +261,8 @@ class _SchemaLowering:
         the ways to begin, one for each member before which all others are optional.
         """
         algebra = self.algebra
-        following, first = algebra.epsilon, [algebra.epsilon]
+        following: Expr = algebra.epsilon
+        first: list[Expr] = [algebra.epsilon]
         for pair, is_required in reversed(pairs):
             begun = algebra.concat(pair, following)
             first = [begun] if is_required else [*first, begun]

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from grammars.budget import Budget
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.formats import FORMATS, STANDARD_FORMATS
-from grammars.json_values import JsonValue, Number, dump
+from grammars.json_values import JsonValue, Number, dump, same
 from grammars.shapes import (
     ANYTHING,
     EVERY_TYPE,
@@ -38,29 +38,29 @@ from grammars.shapes import (
 MAX_DEPTH = 48
 """Schemas inside schemas (references followed): each level costs Python stack."""
 
-REFUSED = frozenset(
-    "not if then else dependentSchemas dependentRequired dependencies contains minContains "
-    "maxContains uniqueItems multipleOf patternProperties propertyNames minProperties maxProperties "
-    "unevaluatedItems unevaluatedProperties additionalItems $dynamicRef $recursiveRef $vocabulary "
-    "divisibleBy disallow extends nullable contentSchema".split()
-)
-HARMLESS: dict[str, Callable[[JsonValue], bool]] = {
-    "uniqueItems": lambda value: value is False,
-    "minProperties": lambda value: value == 0,
-    "nullable": lambda value: value is False,
-    "contentSchema": lambda value: True,
-    "patternProperties": lambda value: value == {},
-    "dependentRequired": lambda value: value == {},
-    "dependentSchemas": lambda value: value == {},
-    "dependencies": lambda value: value == {},
+_ENFORCED = """
+type enum const $ref allOf anyOf oneOf minimum maximum exclusiveMinimum exclusiveMaximum minLength
+maxLength pattern format items prefixItems minItems maxItems properties required
+additionalProperties
+"""
+_REFUSED = """
+not if then else dependentSchemas dependentRequired dependencies contains minContains maxContains
+uniqueItems multipleOf patternProperties propertyNames minProperties maxProperties unevaluatedItems
+unevaluatedProperties additionalItems $dynamicRef $recursiveRef $vocabulary divisibleBy disallow
+extends nullable
+"""
+ENFORCED = frozenset(_ENFORCED.split())
+REFUSED = frozenset(_REFUSED.split())
+HARMLESS: dict[str, JsonValue] = {
+    "uniqueItems": False,
+    "minProperties": 0,
+    "nullable": False,
+    "patternProperties": {},
+    "dependentRequired": {},
+    "dependentSchemas": {},
+    "dependencies": {},
 }
 """Values with which a refused keyword asks for nothing."""
-
-ENFORCED = frozenset(
-    "type enum const $ref allOf anyOf oneOf minimum maximum exclusiveMinimum exclusiveMaximum "
-    "minLength maxLength pattern format items prefixItems minItems maxItems properties required "
-    "additionalProperties".split()
-)
 
 
 class SchemaReader:
@@ -93,7 +93,8 @@ class SchemaReader:
             return ANYTHING
         if not isinstance(schema, dict) and schema is not False:
             raise GrammarError(
-                f"the schema at {pointer or '/'} is {schema!r:.60}; a schema is an object or a bool",
+                f"the schema at {pointer or '/'} is {schema!r:.60}; a schema is an object or a "
+                "bool",
                 pointer,
             )
         asks = schema is False or any(key in ENFORCED or key in REFUSED for key in schema)
@@ -134,18 +135,21 @@ class SchemaReader:
         with self._inside(at):
             self._refuse_unsupported(schema, at)
             found = self._typed(schema, at)
-            for keyword, read in (
-                ("const", lambda value, at: self._values([value])),
-                ("enum", self._enum),
-                ("$ref", self._reference),
-            ):
-                if keyword in schema:
-                    found = self.meet(found, read(schema[keyword], f"{at}/{keyword}"))
-            for keyword, read_all in (("allOf", self._all_of), ("anyOf", self._any_of), (
-                "oneOf", self._one_of)):  # fmt: skip
-                if keyword in schema:
-                    branches = self._branches(schema[keyword], f"{at}/{keyword}")
-                    found = self.meet(found, read_all(branches, f"{at}/{keyword}"))
+            if "const" in schema:
+                found = self.meet(found, self._values([schema["const"]]))
+            if "enum" in schema:
+                found = self.meet(found, self._enum(schema["enum"], f"{at}/enum"))
+            if "$ref" in schema:
+                found = self.meet(found, self._reference(schema["$ref"], f"{at}/$ref"))
+            if "allOf" in schema:
+                branches = self._branches(schema["allOf"], f"{at}/allOf")
+                found = self.meet(found, self._all_of(branches))
+            if "anyOf" in schema:
+                branches = self._branches(schema["anyOf"], f"{at}/anyOf")
+                found = self.meet(found, self._any_of(branches))
+            if "oneOf" in schema:
+                branches = self._branches(schema["oneOf"], f"{at}/oneOf")
+                found = self.meet(found, self._one_of(branches, f"{at}/oneOf"))
         return found
 
     @contextmanager
@@ -153,7 +157,8 @@ class SchemaReader:
         """Guards against a schema that is defined by nothing but itself, and against depth."""
         if pointer in self._open:
             raise GrammarError(
-                f"the schema at {pointer or '/'} refers only to itself; give it a definition", pointer
+                f"the schema at {pointer or '/'} refers only to itself; give it a definition",
+                pointer,
             )
         if len(self._open) >= MAX_DEPTH:
             raise UnsupportedError(
@@ -168,7 +173,8 @@ class SchemaReader:
 
     def _refuse_unsupported(self, schema: dict[str, JsonValue], at: str) -> None:
         for keyword, value in schema.items():
-            if keyword in REFUSED and not HARMLESS.get(keyword, lambda _: False)(value):
+            asks = keyword not in HARMLESS or not same(value, HARMLESS[keyword])
+            if keyword in REFUSED and asks:
                 raise self._unsupported(f"{keyword!r}", f"{at}/{keyword}")
         if "$id" in schema and at:
             raise self._unsupported("'$id' inside a schema", f"{at}/$id")
@@ -201,7 +207,7 @@ class SchemaReader:
             )
         if "number" in names:
             names = [name for name in names if name != "integer"]
-        readers = {
+        readers: dict[str, Callable[[dict[str, JsonValue], str], Shape]] = {
             "number": self._number,
             "integer": self._number,
             "string": self._string,
@@ -342,13 +348,13 @@ class SchemaReader:
             raise self._malformed(branches, at, "a list of at least one schema")
         return [self.operand(branch, f"{at}/{index}") for index, branch in enumerate(branches)]
 
-    def _all_of(self, branches: list[Operand], at: str) -> Shapes:
+    def _all_of(self, branches: list[Operand]) -> Shapes:
         found = self.shapes(ANYTHING)
         for branch in branches:
             found = self.meet(found, self._follow(branch))
         return found
 
-    def _any_of(self, branches: list[Operand], at: str) -> Shapes:
+    def _any_of(self, branches: list[Operand]) -> Shapes:
         return tuple(dict.fromkeys(shape for b in branches for shape in self._follow(b)))
 
     def _one_of(self, branches: list[Operand], at: str) -> Shapes:
@@ -359,7 +365,7 @@ class SchemaReader:
                 self._budget.spend(len(left) * len(right))
                 if not all(self._excludes(a, b) for a in left for b in right):
                     raise self._unsupported("'oneOf' whose branches may overlap", at)
-        return self._any_of(branches, at)
+        return self._any_of(branches)
 
 
 def _escape(name: str) -> str:

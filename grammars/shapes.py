@@ -1,16 +1,15 @@
 """What a JSON Schema asks of a value, per JSON type. Owns the shapes and their intersection.
 
-A schema is read as alternatives: a tuple of shapes, each for one type (`any of them`). Keywords that
-meet at one value (siblings, `allOf`, `$ref` next to others) are the intersection of their shapes; no
-schema is ever rewritten into another schema. What a shape says of parts (properties, items) it says by
-operands: tuples of places in the schema that must all hold there, read when they are needed.
-It must not know of texts or expressions.
+A schema is read as alternatives: a tuple of shapes, each for one type (`any of them`). Keywords
+that meet at one value (siblings, `allOf`, `$ref` next to others) are the intersection of their
+shapes; no schema is ever rewritten into another schema. What a shape says of parts (properties,
+items) it says by operands: tuples of places in the schema that must all hold there, read when they
+are needed. It must not know of texts or expressions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from grammars.json_values import JsonValue, Number
 
@@ -103,9 +102,7 @@ class ValueShape:
     value: JsonValue = field(compare=False)
 
 
-Shape = (
-    NullShape | BooleanShape | NumberShape | StringShape | ArrayShape | ObjectShape | ValueShape
-)
+Shape = NullShape | BooleanShape | NumberShape | StringShape | ArrayShape | ObjectShape | ValueShape
 Shapes = tuple[Shape, ...]
 
 EVERY_TYPE: dict[str, Shape] = {

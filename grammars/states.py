@@ -1,8 +1,8 @@
 """States and their transitions as arrays. Owns the ids of states and the table of their successors.
 
 A state is an expression; id 0 is the dead one. A row of the table, the successor for each of 256
-bytes, is filled when a walk first needs it. Ids live no longer than a walk: whoever needs a state for
-longer keeps its expression.
+bytes, is filled when a walk first needs it. Ids live no longer than a walk: whoever needs a state
+for longer keeps its expression.
 It must not know of tokens.
 """
 
@@ -13,9 +13,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from grammars.algebra import Algebra
 from grammars.completion import Completions
 from grammars.derive import arms
-from grammars.expr import Algebra, Expr
+from grammars.expr import Expr
 
 DEAD = 0
 
@@ -56,8 +57,7 @@ class StateTable:
         """Makes the rows of these states valid."""
         for state_id in state_ids.tolist():
             successors = [
-                (mask, self.id_of(rest))
-                for mask, rest in arms(self._algebra, self.nodes[state_id])
+                (mask, self.id_of(rest)) for mask, rest in arms(self._algebra, self.nodes[state_id])
             ]
             self.reserve()
             row = self.table[state_id]

@@ -9,12 +9,14 @@ It must not know of schemas beyond `StringShape`.
 from __future__ import annotations
 
 from grammars import regex
+from grammars.algebra import Algebra
 from grammars.charset import ANY, Encoder, json_text, utf8
 from grammars.derive import has_string, matches
 from grammars.errors import GrammarError
-from grammars.expr import Algebra, Expr
+from grammars.expr import Expr
 from grammars.formats import FORMATS
 from grammars.regex_lowering import lower_full, lower_search
+from grammars.regex_tree import ECMA, Tree
 from grammars.shapes import StringShape
 
 
@@ -45,8 +47,9 @@ class Strings:
         parts = []
         for pattern, pointer in shape.patterns:
             parts.append(lower_search(algebra, _parse(pattern, pointer), self._encode))
-        for name in shape.formats:
-            parts.append(lower_full(algebra, regex.parse(FORMATS[name]), self._encode))
+        parts += [
+            lower_full(algebra, regex.parse(FORMATS[name]), self._encode) for name in shape.formats
+        ]
         if not parts or shape.min_length or shape.max_length is not None:
             parts.append(algebra.repeat(self._char, shape.min_length, shape.max_length))
         body = algebra.intersection(parts)
@@ -75,9 +78,9 @@ class Strings:
         return self._searched[key]
 
 
-def _parse(pattern: str, pointer: str) -> regex.Tree:
+def _parse(pattern: str, pointer: str) -> Tree:
     """The pattern's tree; its errors say where in the schema it stands."""
     try:
-        return regex.parse(pattern, regex.ECMA)
+        return regex.parse(pattern, ECMA)
     except GrammarError as error:
         raise type(error)(f"{error} (at {pointer} of the schema)", pointer) from None

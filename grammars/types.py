@@ -1,12 +1,13 @@
-"""Python types as constraints. Owns the way from a type to texts and back; the one place with pydantic.
+"""Python types as constraints. Owns the way from a type to texts and back; the one place with
+pydantic.
 
 A type is constrained by its JSON schema and its text is validated back to an instance:
 
-* a type of which every value is a string in JSON (str, an Enum or Literal of strings, date, datetime,
-  UUID, Annotated[str, ...]) is written bare, without quotes and escapes: `2024-02-29`, not
-  `"2024-02-29"`;
-* every other type (BaseModel, dataclass, TypedDict, NamedTuple, list, dict, tuple, int, float, bool,
-  None, unions) is written as JSON.
+* a type of which every value is a string in JSON (str, an Enum or Literal of strings, date,
+  datetime, UUID, Annotated[str, ...]) is written bare, without quotes and escapes: `2024-02-29`,
+  not `"2024-02-29"`;
+* every other type (BaseModel, dataclass, TypedDict, NamedTuple, list, dict, tuple, int, float,
+  bool, None, unions) is written as JSON.
 
 What pydantic checks beyond its JSON schema (validators in Python) is checked by `parse` only.
 It must not know how a schema is enforced.
@@ -22,9 +23,10 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
+from grammars.algebra import Algebra
 from grammars.constraint import Constraint, Whitespace, check_whitespace
 from grammars.errors import GrammarError
-from grammars.expr import Algebra, Expr
+from grammars.expr import Expr
 from grammars.json_values import parse_json
 from grammars.schema import lower_schema, only_strings
 
@@ -36,9 +38,9 @@ _SCHEMAS: dict[object, dict[str, Any]] = {Decimal: {"type": "number"}}
 class TypeOf(Constraint):
     """Texts of instances of `tp`; `parse` gives the instance.
 
-    Raises GrammarError when pydantic knows no JSON schema for the type; what of the schema cannot be
-    enforced is refused by the compile, with its JSON pointer. `parse` raises pydantic.ValidationError
-    for a text that a validator of the type refuses.
+    Raises GrammarError when pydantic knows no JSON schema for the type; what of the schema cannot
+    be enforced is refused by the compile, with its JSON pointer. `parse` raises
+    pydantic.ValidationError for a text that a validator of the type refuses.
     """
 
     tp: Any = field(hash=False)
@@ -54,9 +56,8 @@ class TypeOf(Constraint):
         except (PydanticUserError, PydanticInvalidForJsonSchema, NameError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise GrammarError(f"the type {tp!r} has no JSON schema: {reason}") from None
-        for name, value in (
-            ("tp", tp), ("whitespace", whitespace), ("text", json.dumps(schema)), ("_adapter", adapter),
-        ):  # fmt: skip
+        fields = {"tp": tp, "whitespace": whitespace, "text": json.dumps(schema)}
+        for name, value in {**fields, "_adapter": adapter}.items():
             object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:

@@ -23,11 +23,13 @@ class Vocabulary:
     """The tokens of a tokenizer: `tokens[i]` is what token i writes.
 
     None stands for a special or added token, which is never allowed inside a constraint; so is a
-    token of no bytes. `eos_token_ids` are the stop tokens: allowed exactly where the text is complete.
+    token of no bytes. `eos_token_ids` are the stop tokens: allowed exactly where the text is
+    complete.
 
     The trie's nodes are numbered level by level from the root, 0, so a node's children are
-    contiguous: `first_child[n] .. first_child[n] + num_children[n]`. `edge_byte[n]` is the byte that
-    leads to n; `token_node[t]` is the node where token t ends (`num_nodes` for what is never allowed).
+    contiguous: `first_child[n] .. first_child[n] + num_children[n]`. `edge_byte[n]` is the byte
+    that leads to n; `token_node[t]` is the node where token t ends (`num_nodes` for what is never
+    allowed).
     """
 
     def __init__(self, tokens: Sequence[bytes | None], *, eos_token_ids: Collection[int]) -> None:
@@ -51,7 +53,9 @@ class Vocabulary:
         self.alphabet = _byte_mask(set().union(*written))
         """The bytes (bit b set for byte b) that occur in a token: no others can be written."""
         self.is_complete = self.alphabet == _byte_mask({t[0] for t in written if len(t) == 1})
-        """Whether each of those bytes has a token of its own, so what bytes can write, tokens can."""
+        """Whether each of those bytes has a token of its own, so what bytes can write, tokens
+        can.
+        """
         self._build()
 
     @property
