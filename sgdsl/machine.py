@@ -8,7 +8,7 @@ tokens or with completions of a remote API), and answers with `complete` or `cho
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -191,13 +191,6 @@ class Machine:
     @property
     def finished(self) -> bool:
         return self.closed and not self._early and all(b.drained for b in self.branches.values())
-
-    def pending(self) -> Iterator[Node]:
-        """The nodes that wait to be carried out."""
-        for branch in self.branches.values():
-            yield from branch.queue
-        for queue in self._early.values():
-            yield from queue
 
     def extend(self, nodes: Iterable[Node]) -> None:
         assert not self.closed, "no node arrives after the end of the program"

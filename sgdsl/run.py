@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from grammars import Constraint
-from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import CancelledError, ProgramError, UsageError
-from sgdsl.graph import Gen, Node, Sampling
+from sgdsl.graph import Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
 from sgdsl.outcome import Outcome
 from sgdsl.source import Source
@@ -175,15 +174,6 @@ class Run:
         return branch is not None and branch.drained
 
     # The backend's side.
-
-    def pending_constraints(self) -> list[Constraint]:
-        """Those of the gens to come that are known by now: to be compiled ahead."""
-        with self._changed:
-            return [
-                node.constraint
-                for node in self._machine.pending()
-                if isinstance(node, Gen) and node.constraint is not None
-            ]
 
     def next(self, branch_id: int) -> Action:
         with self._changed:
