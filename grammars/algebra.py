@@ -1,10 +1,10 @@
 """The algebra of expressions: hash-consing and the laws. Owns how expressions are made.
 
-Two expressions of one `Algebra` that were built from the same parts are the same object, so identity
-is equality and every memo is keyed by the object. The constructors apply the laws that keep
-expressions few and small (flattening, one counter for neighbouring counters, one tail for
+Two expressions of one `Algebra` that were built from the same parts are the same object, so
+identity is equality and every memo is keyed by the object. The constructors apply the laws that
+keep expressions few and small (flattening, one counter for neighbouring counters, one tail for
 alternatives that share it); the one that matters most is that EMPTY is absorbed, so that for the
-*plain* operators (all but intersection and complement) "is not EMPTY" means "some string is in it".
+*plain* operators (all but intersection and complement) "is not EMPTY" means "a string is in it".
 
 It must not know of patterns, schemas, tokens or derivatives.
 Source: J. Brzozowski, "Derivatives of regular expressions", 1964; S. Owens, J. Reppy, A. Turon,
