@@ -20,7 +20,7 @@ from grammars.charset import (
     invert,
 )
 from grammars.errors import GrammarError
-from grammars.regex_scanner import Scanner, shown
+from grammars.regex_scanner import DIGITS, Scanner, shown
 from grammars.regex_tree import ECMA, PYTHON, Alt, Anchor, Chars, Dialect, Loop, Seq, Tree
 
 MAX_NESTING = 100
