@@ -50,6 +50,7 @@ class Algebra:
         self.alphabet = alphabet
         self.budget = budget or Budget()
         self._known: dict[tuple[object, ...], Expr] = {}
+        self._tables: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
         self._serial = count()
         self.empty = self._keep(("empty",), Empty(nullable=False))
         self.epsilon = self._keep(("epsilon",), Epsilon(nullable=True))
@@ -76,6 +77,7 @@ class Algebra:
             node.arms = node.clamped = None
         constants = (self.empty, self.epsilon, self.full)
         self._known = {key: node for key, node in self._known.items() if node in constants}
+        self._tables.clear()
 
     def byte_set(self, mask: int) -> Expr:
         """One byte of `mask`, as far as the alphabet has it."""
@@ -110,7 +112,8 @@ class Algebra:
             kept = {text for text in kept if len(text.translate(None, foreign)) == len(text)}
         if not kept:
             return self.empty
-        return self.words_slice(tuple(sorted(kept)), 0, len(kept), 0)
+        table = tuple(sorted(kept))
+        return self.words_slice(self._tables.setdefault(table, table), 0, len(kept), 0)
 
     def words_slice(self, table: tuple[bytes, ...], first: int, last: int, depth: int) -> Expr:
         """The words of `table[first:last]` without their common first `depth` bytes."""
@@ -294,6 +297,18 @@ class Algebra:
             return self.empty
         key = (Complement, body)
         return self._known.get(key) or self._keep(key, Complement(body))
+
+
+def literal_bytes(node: Expr) -> bytes | None:
+    """The only string of a literal of any length; None for anything else."""
+    found = b""
+    while isinstance(node, Concat):
+        data = _bytes_of(node.head)
+        if not data:
+            return None
+        found, node = found + data, node.tail
+    data = _bytes_of(node)
+    return found + data if data else None
 
 
 def _bytes_of(node: Expr) -> bytes:

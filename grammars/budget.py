@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from grammars.errors import CompileBudgetError
 
@@ -46,3 +48,17 @@ class Budget:
                 f"the constraint takes more than {self.max_seconds} s to compile; "
                 "make it smaller, or raise max_seconds"
             )
+
+
+@contextmanager
+def too_deep_is_over_budget() -> Iterator[None]:
+    """Turns Python's RecursionError into the budget's error.
+
+    The front ends bound how deep a constraint nests; how much of the stack is left is the caller's.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise CompileBudgetError(
+            "the constraint is nested too deep for the stack that is left; flatten it"
+        ) from None

@@ -12,7 +12,7 @@ from functools import lru_cache
 from threading import Lock
 
 from grammars.algebra import Algebra
-from grammars.budget import Budget
+from grammars.budget import Budget, too_deep_is_over_budget
 from grammars.constraint import Constraint
 from grammars.grammar import Grammar
 from grammars.masks import MaskCache
@@ -72,8 +72,9 @@ class Compiler:
         max_steps, max_seconds = self._limits
         budget = Budget(max_steps=max_steps, max_seconds=max_seconds)
         algebra = Algebra(self.vocabulary.alphabet, budget=budget)
-        start = constraint.lower(algebra)
-        return Grammar(start, algebra=algebra, vocabulary=self.vocabulary, masks=self._masks)
+        with too_deep_is_over_budget():
+            start = constraint.lower(algebra)
+            return Grammar(start, algebra=algebra, vocabulary=self.vocabulary, masks=self._masks)
 
 
 @lru_cache(maxsize=1)

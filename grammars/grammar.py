@@ -10,6 +10,7 @@ from __future__ import annotations
 from threading import RLock
 
 from grammars.algebra import Algebra
+from grammars.budget import too_deep_is_over_budget
 from grammars.clamp import clamp
 from grammars.completion import UNREACHABLE, Completions, Spelling
 from grammars.derive import matches, walk
@@ -80,7 +81,7 @@ class Grammar:
         found = self._masks.get(key) if key is not None else None
         if found is not None:
             return found
-        with self._lock:
+        with self._lock, too_deep_is_over_budget():
             self._trim()
             key = clamp(self._algebra, node, self.vocabulary.longest)
             found = self._masks.get(key)

@@ -57,6 +57,11 @@ class Matcher:
         self._place = _Place(node, plan, stopped=False, remaining=max_tokens, before=None)
 
     @property
+    def state(self) -> Expr:
+        """The language of what may still be written."""
+        return self._place.node
+
+    @property
     def remaining(self) -> int:
         """How many more tokens the sequence may take (the stop token does not count)."""
         return self._place.remaining

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from grammars.algebra import Algebra
+from grammars.derive import has_string
 from grammars.errors import UnsupportedError
 from grammars.expr import Expr
 from grammars.json_values import Number
@@ -191,9 +192,8 @@ class _Numbers:
             return self.algebra.concat(
                 self.naturals(0, None), self.algebra.optional(self.fraction(self.some_digits()))
             )
-        if low is not None and high is not None and low[0] > high[0]:
-            return self.algebra.empty
-        return self.algebra.intersection(sides)
+        both = self.algebra.intersection(sides)
+        return both if has_string(self.algebra, both) else self.algebra.empty
 
     def above(self, bound: Decimal, is_open: bool) -> Expr:
         algebra = self.algebra

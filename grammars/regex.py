@@ -162,8 +162,10 @@ class _Parser(Scanner):
         if not scoped and not self.take(")") or not on + off:
             raise self.malformed("an unknown kind of group", column)
         for letter in on + off:
+            if letter == "m":
+                raise self.unsupported("the flag 'm'", column)
             if letter not in _FLAG_OF and letter != "u":
-                raise self.unsupported(f"the flag {letter!r}", column)
+                raise self.malformed(f"the flag {letter!r} is unknown", column)
         if not scoped and self.dialect is ECMA:
             raise self.malformed("an unknown kind of group", column)
         changed = {_FLAG_OF[c]: c in on for c in on + off if c in _FLAG_OF}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from functools import lru_cache
 
-from grammars.algebra import Algebra
+from grammars.algebra import Algebra, literal_bytes
 from grammars.charset import ANY, Encoder
 from grammars.derive import arms, matches
 from grammars.errors import UnsupportedError
@@ -20,6 +20,10 @@ from grammars.regex_tree import Alt, Anchor, Chars, Loop, Seq, Tree
 
 MAX_ANCHORED = 40
 """Parts of one sequence that hold anchors; each costs stack, and one text has one start and end."""
+
+
+MANY_WORDS = 8
+"""So many literal alternatives are searched in a table instead of one by one."""
 
 
 class Takes(Enum):
@@ -83,9 +87,17 @@ class _Lowering:
         if isinstance(tree, Seq):
             return algebra.sequence([self.plain(item) for item in tree.items])
         if isinstance(tree, Alt):
-            return algebra.union([self.plain(option) for option in tree.options])
+            return self.any_of([self.plain(option) for option in tree.options])
         assert isinstance(tree, Loop), "anchors are lowered in their context"
         return algebra.repeat(self.plain(tree.body), tree.low, tree.high)
+
+    def any_of(self, options: list[Expr]) -> Expr:
+        """Any of the options; the literal ones, when they are many, as a table of words."""
+        literals = {data for option in options if (data := literal_bytes(option)) is not None}
+        if len(literals) < MANY_WORDS:
+            return self.algebra.union(options)
+        others = [option for option in options if literal_bytes(option) is None]
+        return self.algebra.union([*others, self.algebra.words(literals)])
 
     # -- with anchors ------------------------------------------------------------------------
 

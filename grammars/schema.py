@@ -24,7 +24,7 @@ from grammars.errors import EmptyLanguageError, UnsupportedError
 from grammars.expr import Expr
 from grammars.json_values import JsonValue, spellings
 from grammars.number_lowering import lower_number
-from grammars.schema_reader import SchemaReader
+from grammars.schema_reader import MAX_DEPTH, SchemaReader
 from grammars.shapes import (
     ANYTHING,
     ArrayShape,
@@ -102,6 +102,11 @@ class _SchemaLowering:
                     "yet",
                     pointer,
                 )
+            if len(self.open) >= MAX_DEPTH:
+                raise UnsupportedError(
+                    f"the schema is nested deeper than {MAX_DEPTH} levels at {pointer}; flatten it",
+                    pointer,
+                )
             self.open.append(operand)
             self.lowered[operand] = self.alternatives(operand)
             self.open.pop()
@@ -163,7 +168,8 @@ class _SchemaLowering:
         return self.by_depth[depth]
 
     def excludes(self, left: Shape, right: Shape) -> bool:
-        """Whether it is certain that no value has both shapes."""
+        """Whether it is certain that no value has both shapes, also with formats as annotations."""
+        left, right = _without_formats(left), _without_formats(right)
         for value, other in ((left, right), (right, left)):
             if isinstance(value, ValueShape):
                 return not self.admission.admits(value.value, other)
@@ -179,9 +185,9 @@ class _SchemaLowering:
                 and all(map(self.is_void, self.shapes(operand)))
                 for operand in operands
             )
-        if isinstance(shape, StringShape):
-            shape = replace(shape, formats=())
-        return not isinstance(shape, ValueShape) and self.shape(shape) is self.algebra.empty
+        if isinstance(shape, ValueShape):
+            return False
+        return self.shape(_without_formats(shape)) is self.algebra.empty
 
     # -- arrays ------------------------------------------------------------------------------
 
@@ -277,6 +283,11 @@ class _SchemaLowering:
             if operand and self.lowered.get(operand) is self.algebra.empty:
                 return self.blame.get(operand, operand[-1].pointer)
         raise AssertionError("an object is empty only through a required member")
+
+
+def _without_formats(shape: Shape) -> Shape:
+    """The shape for a reader who takes formats for annotations."""
+    return replace(shape, formats=()) if isinstance(shape, StringShape) else shape
 
 
 def _are_strings(shapes: Shapes) -> bool:

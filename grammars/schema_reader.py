@@ -49,8 +49,10 @@ uniqueItems multipleOf patternProperties propertyNames minProperties maxProperti
 unevaluatedProperties additionalItems $dynamicRef $recursiveRef $vocabulary divisibleBy disallow
 extends nullable
 """
-ENFORCED = frozenset(_ENFORCED.split())
 REFUSED = frozenset(_REFUSED.split())
+READ = REFUSED | set(_ENFORCED.split()) | {"$id", "$schema"}
+"""A schema with none of these asks for nothing."""
+
 HARMLESS: dict[str, JsonValue] = {
     "uniqueItems": False,
     "minProperties": 0,
@@ -97,7 +99,7 @@ class SchemaReader:
                 "bool",
                 pointer,
             )
-        asks = schema is False or any(key in ENFORCED or key in REFUSED for key in schema)
+        asks = schema is False or not READ.isdisjoint(schema)
         return (Spot(pointer, schema),) if asks else ANYTHING
 
     def shapes(self, operand: Operand) -> Shapes:

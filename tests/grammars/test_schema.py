@@ -1,0 +1,328 @@
+"""JSON Schema against `jsonschema`, both ways; keyword by keyword; what is refused, and where."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from grammars import EmptyLanguageError, GrammarError, JsonSchema, UnsupportedError, accepts
+from grammars.json_values import dump, parse_json
+from tests.grammars import strategies as sg
+
+
+def written(value: Any, whitespace: str = "compact") -> str:
+    separators = (",", ":") if whitespace == "compact" else (", ", ": ")
+    return json.dumps(value, ensure_ascii=False, separators=separators)
+
+
+def allows(schema: Any, value: Any) -> bool:
+    return accepts(JsonSchema(schema), written(value))
+
+
+def as_we_write(schema: Any, value: Any) -> bool:
+    """Whether `value` is one that our serialisation leaves in: no members beyond the declared, in
+    the declared order, integers without a fraction, no unknown format... Asked of flat schemas."""
+    if isinstance(value, dict):
+        return False
+    if isinstance(value, float) and value == int(value):
+        return False
+    return not isinstance(value, list) or all(as_we_write(schema, item) for item in value)
+
+
+@given(sg.schemas, st.lists(sg.json_values, min_size=1, max_size=8))
+@example({"type": "object", "required": ["a"]}, [{"a": 1}, {}])
+@settings(max_examples=300, deadline=None)
+def test_what_is_accepted_is_valid(schema: Any, values: list[Any]) -> None:
+    judge = jsonschema.Draft202012Validator(schema)
+    try:
+        accepted = [value for value in values if allows(schema, value)]
+    except GrammarError:
+        return
+    for value in accepted:
+        judge.validate(value)
+
+
+@given(sg.flat, st.lists(sg.json_values, min_size=1, max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_what_is_valid_and_as_we_write_it_is_accepted(schema: Any, values: list[Any]) -> None:
+    judge = jsonschema.Draft202012Validator(
+        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+    try:
+        constraint = JsonSchema(schema)
+        accepts(constraint, "")
+    except EmptyLanguageError:
+        assert not any(judge.is_valid(v) for v in values if as_we_write(schema, v))
+        return
+    for value in values:
+        if as_we_write(schema, value) and judge.is_valid(value):
+            assert accepts(constraint, written(value))
+            assert accepts(JsonSchema(schema, whitespace="single"), written(value, "single"))
+            assert accepts(constraint, dump(parse_json(written(value)), "compact", ascii_only=True))
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.booleans(), min_size=1),
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3)),
+    st.sampled_from(["compact", "single"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_every_subset_of_optional_members_has_its_commas_right(
+    declared: dict[str, bool], value: dict[str, int], whitespace: Any
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "integer"} for name in declared},
+        "required": [name for name, is_required in declared.items() if is_required],
+        "additionalProperties": False,
+    }
+    ordered = {name: value[name] for name in declared if name in value}
+    complete = all(name in value for name in schema["required"])
+    constraint = JsonSchema(schema, whitespace=whitespace)
+    assert accepts(constraint, written(ordered, whitespace)) == complete
+    assert not accepts(constraint, written({**ordered, "z": 1}, whitespace))
+    assert not accepts(constraint, written(ordered, whitespace)[:-1] + ",}")
+
+
+bounds = st.one_of(
+    st.integers(-1200, 1200),
+    st.integers(-(10**40), 10**40),
+    st.decimals(-20, 20, places=3, allow_nan=False),
+    st.sampled_from(
+        [Decimal("0.5"), Decimal("-0.05"), Decimal(0), Decimal("1E-7"), Decimal("-1.0")]
+    ),
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]), bounds
+    ),
+    st.lists(bounds, min_size=1, max_size=6),
+    st.sampled_from(["integer", "number"]),
+)
+@settings(max_examples=400, deadline=None)
+def test_bounds_are_exact_at_any_size(
+    limits: dict[str, Decimal], probes: list[Decimal], name: str
+) -> None:
+    schema = dump({"type": name, **limits}, "compact", ascii_only=False)
+    near = [bound + step for bound in limits.values() for step in (-1, 0, 1, Decimal("0.001"))]
+    for probe in [*probes, *near]:
+        text = dump(probe, "compact", ascii_only=False)
+        inside = (
+            probe >= limits.get("minimum", probe)
+            and probe <= limits.get("maximum", probe)
+            and ("exclusiveMinimum" not in limits or probe > limits["exclusiveMinimum"])
+            and ("exclusiveMaximum" not in limits or probe < limits["exclusiveMaximum"])
+        )
+        whole = "." not in text
+        try:
+            found = accepts(JsonSchema(schema), text)
+            if name == "number":
+                padded = text + ("0" if not whole else ".00")
+                assert accepts(JsonSchema(schema), padded) == inside
+        except EmptyLanguageError:
+            found = False
+        assert found == (inside and (name == "number" or whole))
+
+
+@pytest.mark.parametrize(
+    ("schema", "yes", "no"),
+    [
+        ({"type": "integer"}, ["0", "-7", "12"], ["-0", "01", "1.0", "+1", "1e3", ""]),
+        (
+            {"type": "number"},
+            ["0", "-0", "1.50", "2e10", "1.5E-7"],
+            [".5", "1.", "1e", "1e999", "NaN"],
+        ),
+        (
+            {"type": "number", "minimum": -1, "maximum": 1},
+            ["-0.5", "-1.0", "1", "0.99"],
+            ["1.01", "-2"],
+        ),
+        ({"type": "string", "maxLength": 1}, ['"\\n"', '"\\ud83d\\udc22"', '"🐢"', '""'], ['"ab"']),
+        ({"type": "string", "minLength": 2}, ['"é\\u00e9"'], ['"é"', '"\\ud83d\\udc22"']),
+        ({"pattern": "^é$"}, ['"é"', '"\\u00e9"', '"\\u00E9"', "1"], ['"e"', '"\\u00ea"']),
+        ({"type": "string", "pattern": "a", "maxLength": 2}, ['"ba"'], ['"bba"', '"b"']),
+        ({"type": "string", "format": "date", "pattern": "^2"}, ['"2024-02-29"'], ['"1999-01-01"']),
+        ({"type": "string", "format": "date"}, ['"2000-02-29"'], ['"1900-02-29"', '"2024-02-30"']),
+        ({"type": "string", "format": "nonsense"}, ['"x"'], ["1"]),
+        ({"type": ["integer", "null"]}, ["1", "null"], ['"1"', "1.5"]),
+        (
+            {"const": {"b": [1, 2.5], "a": "é"}},
+            ['{"b":[1,2.5],"a":"é"}'],
+            ['{"a":"é","b":[1,2.5]}'],
+        ),
+        (
+            {"enum": ["é", "b", 3], "type": "string"},
+            ['"é"', '"\\u00e9"', '"b"'],
+            ["3", '"\\u0062"'],
+        ),
+        ({"type": "array", "maxItems": 0}, ["[]"], ["[1]"]),
+        (
+            {"type": "array", "items": {"type": "null"}, "minItems": 1, "maxItems": 2},
+            ["[null]", "[null,null]"],
+            ["[]", "[null,null,null]", "[null,]"],
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "null"}], "items": {"type": "integer"}},
+            ["[]", "[null]", "[null,1]"],
+            ["[1]", "[null,null]"],
+        ),
+        ({"type": "object"}, ["{}", '{"a":1,"":[{}]}'], ["[]", "{a:1}"]),
+        (
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            ['{"x":1}'],
+            ['{"x":"1"}'],
+        ),
+        ({"type": "object", "additionalProperties": False}, ["{}"], ['{"x":1}']),
+        ({"type": "object", "required": ["q"]}, ['{"q":null}'], ["{}", '{"r":1}']),
+        ({"type": "object", "properties": {"a": False, "b": True}}, ['{"b":1}', "{}"], ['{"a":1}']),
+        ({"properties": {'k\u0001"': {}}}, ['{"k\\u0001\\"":1}', "5"], ['{"k\u0001\\"":1}']),
+        (
+            {"$ref": "#/$defs/x", "maximum": 5, "$defs": {"x": {"type": "integer"}}},
+            ["5"],
+            ["6", "4.5"],
+        ),
+        (
+            {"allOf": [{"minimum": 2}, {"type": "integer"}], "maximum": 3},
+            ["2", "3"],
+            ["1", "4", '""'],
+        ),
+        (
+            {"anyOf": [{"type": "null"}, {"minimum": 5}], "type": ["null", "integer"]},
+            ["null", "5"],
+            ["4"],
+        ),
+        ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, ["1", '"a"'], ["null"]),
+        ({"title": "anything", "default": 3, "x-more": {"not": {}}}, ["1", "[{}]"], ["", "nul"]),
+        (True, ["1", '"\\u00e9"', "[[[[[[]]]]]]"], ["", "tru"]),
+    ],
+)
+def test_keywords(schema: Any, yes: list[str], no: list[str]) -> None:
+    constraint = JsonSchema(schema)
+    assert [text for text in yes if not accepts(constraint, text)] == []
+    assert [text for text in no if accepts(constraint, text)] == []
+
+
+REFUSED: list[tuple[Any, str]] = [
+    ({"not": {}}, "/not"),
+    ({"properties": {"a/b~": {"multipleOf": 2}}}, "/properties/a~1b~0/multipleOf"),
+    ({"items": {"uniqueItems": True}}, "/items/uniqueItems"),
+    ({"anyOf": [True, {"if": True}]}, "/anyOf/1/if"),
+    ({"$defs": {"a": {"contains": {}}}, "$ref": "#/$defs/a"}, "/$defs/a/contains"),
+    ({"patternProperties": {"a": {}}}, "/patternProperties"),
+    ({"dependentRequired": {"a": ["b"]}}, "/dependentRequired"),
+    ({"unevaluatedProperties": False}, "/unevaluatedProperties"),
+    ({"minProperties": 1}, "/minProperties"),
+    ({"type": "string", "format": "uri"}, "/format"),
+    ({"type": "string", "nullable": True}, "/nullable"),
+    ({"$ref": "https://example.com/x"}, "/$ref"),
+    ({"items": [{}]}, "/items"),
+    ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, "/oneOf"),
+    ({"type": "string", "pattern": r"a\b"}, "/pattern"),
+    (
+        {"$defs": {"n": {"properties": {"next": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"},
+        "/$defs/n/properties/next",
+    ),
+    ({"$schema": "http://json-schema.org/draft-04/schema#"}, "/$schema"),
+]
+
+
+@pytest.mark.parametrize(("schema", "pointer"), REFUSED)
+def test_what_is_not_supported_is_refused_with_its_pointer(schema: Any, pointer: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        accepts(JsonSchema(schema), "1")
+    assert caught.value.position == pointer
+    assert pointer in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"type": "text"}, "/type"),
+        ({"minimum": "3"}, "/minimum"),
+        ({"maxLength": -1}, "/maxLength"),
+        ({"minItems": 1.5}, "/minItems"),
+        ({"pattern": "("}, "/pattern"),
+        ({"required": "a"}, "/required"),
+        ({"properties": {"a": 3}}, "/properties/a"),
+        ({"enum": 3}, "/enum"),
+        ({"anyOf": []}, "/anyOf"),
+        ({"$ref": "#/$defs/none"}, "/$ref"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "/$defs/a"),
+        ({"$ref": "#"}, ""),
+    ],
+)
+def test_a_malformed_schema_is_refused_with_its_pointer(schema: Any, pointer: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        accepts(JsonSchema(schema), "1")
+    assert not isinstance(caught.value, UnsupportedError | EmptyLanguageError)
+    assert caught.value.position == pointer
+
+
+@pytest.mark.parametrize(
+    "schema", ["{", "[1]", '"a"', '{"minimum": NaN}', "[" * 100_000, 3, {"a": {1}}]
+)
+def test_what_is_no_schema_is_refused_at_once(schema: Any) -> None:
+    with pytest.raises(GrammarError):
+        JsonSchema(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        (False, ""),
+        ({"enum": []}, ""),
+        ({"type": "integer", "minimum": 3, "maximum": 2}, ""),
+        ({"type": "integer", "minimum": 0.1, "exclusiveMaximum": 1}, ""),
+        ({"type": "number", "exclusiveMinimum": 1, "maximum": 1}, ""),
+        ({"type": "string", "minLength": 3, "maxLength": 2}, ""),
+        (
+            {"type": "object", "properties": {"a": False, "b": {}}, "required": ["b", "a"]},
+            "/properties/a",
+        ),
+        (
+            {"type": "object", "required": ["a"], "additionalProperties": False},
+            "/additionalProperties",
+        ),
+        ({"type": "array", "items": False, "minItems": 1}, ""),
+        (
+            {
+                "type": "object",
+                "required": ["s"],
+                "properties": {"s": {"type": "string", "pattern": "^a{3}$", "maxLength": 2}},
+            },
+            "/properties/s",
+        ),
+        ({"type": "string", "format": "uuid", "pattern": "g"}, ""),
+        ({"const": 3, "type": "string"}, ""),
+        ({"allOf": [{"type": "string"}, {"type": "null"}]}, ""),
+    ],
+)
+def test_an_unsatisfiable_schema_is_refused_where_it_is_so(schema: Any, pointer: str) -> None:
+    with pytest.raises(EmptyLanguageError) as caught:
+        accepts(JsonSchema(schema), "1")
+    assert caught.value.position == pointer
+
+
+def test_thirty_optional_members_stay_small() -> None:
+    names = [f"p{number}" for number in range(30)]
+    schema = {"type": "object", "properties": {name: {"type": "null"} for name in names}}
+    assert allows(schema, {})
+    assert allows(schema, {"p3": None, "p17": None, "p29": None})
+    assert not allows(schema, {"p17": None, "p3": None})
+
+
+def test_a_value_that_nothing_is_said_about_nests_six_levels() -> None:
+    assert allows(True, [[[[[[{}]]]]]])
+    assert not allows(True, [[[[[[[{}]]]]]]])
+
+
+def test_parse_gives_the_value() -> None:
+    assert JsonSchema({}).parse('{"a": [1, 2.5]}') == {"a": [1, 2.5]}
