@@ -36,7 +36,6 @@ class Line:
         self.num_prompt_tokens = 0  # before the border, in tokens
         self.num_known = 0  # of the sequence, when the generation began
         self.logprobs: list[float] = []
-        self._key = stream_key(run.seed, branch_id)
 
     def fork(self, child_id: int) -> Line:
         """A line that goes on from the same text. Its pages come from the prefix cache."""
@@ -102,7 +101,8 @@ class Line:
 
     def draw(self) -> float:
         """The random number of this position; the same whenever it is asked for."""
-        return uniform(self._key, len(self.sequence.tokens))
+        seed = self.run.seed if self.sampling.seed is None else self.sampling.seed
+        return uniform(stream_key(seed, self.branch_id), len(self.sequence.tokens))
 
     def sample_row(self) -> SampleRow:
         """What the next token is drawn by; `sampling` is complete."""

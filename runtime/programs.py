@@ -91,6 +91,8 @@ class Programs:
         due = deque(lines)
         while due and run.outcome is None:
             line = due.popleft()
+            if line.busy or self._lines[run.id].get(line.branch_id) is not line:
+                continue  # it was due twice, and went on the first time
             try:
                 self._drive(line, due)
             except Exception as cause:  # noqa: BLE001 - whatever it is, it is this row's fault alone

@@ -17,6 +17,7 @@ from typing import Self
 
 from runtime.engine import Engine
 from runtime.grammar_store import GrammarStore
+from runtime.scheduler import SchedulerCounts
 from runtime.telemetry.stats import StepStats
 from sgdsl.backends.base import BackendStats
 from sgdsl.chat import ChatTemplate
@@ -78,6 +79,10 @@ class Service:
     @property
     def step_stats(self) -> StepStats:
         return self._engine.stats
+
+    @property
+    def scheduler_counts(self) -> SchedulerCounts:
+        return self._engine.scheduler.counts
 
     def flush_cache(self) -> None:
         """Forget every cached prefix that is not in use; returns when it is done."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from runtime.sampling.random import stream_key, uniform
 from runtime.sampling.request import SampleRequest, SampleRow

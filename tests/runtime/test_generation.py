@@ -1,0 +1,169 @@
+"""A generation's end: what its text is, which tokens stand, and what it may not write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from grammars import Compiler, Matcher, Regex
+from runtime.generation import Generation
+from runtime.tokenizer import Tokenizer
+from sgdsl.graph import DEFAULT_SAMPLING, Sampling
+
+EOS = 2
+
+
+def generation(
+    tokenizer: Tokenizer, *, limit: int = 100, prefix: bytes = b"", **said: Any
+) -> Generation:
+    sampling = Sampling(**said).over(DEFAULT_SAMPLING)
+    return Generation(sampling, tokenizer, limit=limit, matcher=None, prefix=prefix)
+
+
+def feed(running: Generation, tokens: list[int]) -> Generation:
+    for token in tokens:
+        if running.ending is not None:
+            break
+        running.accept(token)
+    return running
+
+
+def allowed(running: Generation, tokenizer: Tokenizer) -> set[int]:
+    row = np.full(tokenizer.vocabulary.num_words, -1, dtype=np.int32)
+    running.fill_bitmask(row)
+    bits = np.unpackbits(row.view(np.uint8), bitorder="little")[: len(tokenizer.token_bytes)]
+    return set(np.flatnonzero(bits).tolist())
+
+
+plain_tokens = st.lists(st.integers(3, 700), min_size=1, max_size=30)
+stops = st.lists(st.text("abe nt", min_size=1, max_size=3), max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(tokens=plain_tokens, stops=stops, prefix_len=st.integers(0, 3), limit=st.integers(1, 30))
+def test_text_ends_before_the_first_stop_string(
+    tokenizer: Tokenizer, tokens: list[int], stops: list[str], prefix_len: int, limit: int
+) -> None:
+    prefix = tokenizer.decode(tokens)[:prefix_len]
+    running = feed(
+        generation(tokenizer, limit=limit, stop=tuple(stops), prefix=prefix), [*tokens, EOS]
+    )
+    ending = running.ending
+    if ending is None:  # the limit counts what goes beyond the prefix
+        assert running.text == tokenizer.decode(tokens)[len(prefix) :].decode("utf-8", "replace")
+        return
+    written = tokenizer.decode(running.tokens)
+    whole = written[len(prefix) :].decode("utf-8", "surrogateescape")
+    found = [at for stop in stops if (at := whole.find(stop)) >= 0]
+    expected = whole[: min(found)] if found else whole
+    assert ending.text == expected.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if found:
+        assert ending.reason["type"] == "stop"
+        assert ending.reason["matched"] in stops
+    kept = tokenizer.decode(running.tokens[: ending.kept])
+    assert kept + ending.residue.encode() == prefix + expected.encode(
+        "utf-8", "surrogateescape"
+    ) or ("\ufffd" in ending.residue)
+    assert ending.truncated == (ending.reason["type"] == "length")
+
+
+@settings(deadline=None)
+@given(tokens=plain_tokens)
+def test_what_is_shown_while_it_is_written_is_never_taken_back(
+    tokenizer: Tokenizer, tokens: list[int]
+) -> None:
+    running = generation(tokenizer, stop=("the", "tion"))
+    shown = ""
+    for token in [*tokens, EOS]:
+        if running.ending is None:
+            running.accept(token)
+            assert running.text.startswith(shown)
+            shown = running.text
+    assert running.ending is not None
+    assert running.ending.text.startswith(shown)
+
+
+def test_an_end_token_ends_and_does_not_stand(tokenizer: Tokenizer) -> None:
+    running = feed(generation(tokenizer), [*tokenizer.encode("hi"), EOS])
+    assert running.ending is not None
+    assert running.ending.reason == {"type": "stop", "matched": EOS}
+    assert (running.ending.text, running.ending.truncated) == ("hi", False)
+
+
+def test_ignored_end_tokens_and_own_stop_tokens(tokenizer: Tokenizer) -> None:
+    word = tokenizer.encode("x")[0]
+    running = feed(generation(tokenizer, ignore_eos=True, stop_token_ids=(word,)), [EOS, word])
+    assert running.ending is not None
+    assert running.ending.reason == {"type": "stop", "matched": word}
+    assert running.ending.kept == 1
+
+
+def test_the_limit_truncates(tokenizer: Tokenizer) -> None:
+    running = feed(generation(tokenizer, limit=2), tokenizer.encode("one two three four"))
+    assert running.ending is not None
+    assert running.ending.truncated
+    assert running.ending.reason == {"type": "length", "length": 2}
+
+
+def test_no_end_before_min_tokens(tokenizer: Tokenizer) -> None:
+    running = generation(tokenizer, min_tokens=2)
+    assert running.is_masked
+    assert allowed(running, tokenizer).isdisjoint({0, EOS})
+    feed(running, tokenizer.encode("ab")[:1] * 2)
+    assert not running.is_masked
+
+
+def test_healing_spells_what_was_taken_back(tokenizer: Tokenizer) -> None:
+    """ "lic" was taken back: "license" may come, "l" and then "ic" may, the end may not."""
+    running = generation(tokenizer, prefix=b"lic")
+    for token in allowed(running, tokenizer):
+        own = tokenizer.token_bytes[token]
+        assert own
+        assert own.startswith(b"lic") or b"lic".startswith(own)
+    [single] = tokenizer.encode("l")
+    running.accept(single)
+    assert all((tokenizer.token_bytes[t] or b"")[:1] == b"i" for t in allowed(running, tokenizer))
+    feed(running, tokenizer.encode("ic"))
+    feed(running, tokenizer.encode("e!"))
+    assert running.text == "e!"
+    assert not running.is_masked
+
+
+def test_a_constrained_generation_is_complete_at_any_limit(tokenizer: Tokenizer) -> None:
+    grammar = Compiler(tokenizer.vocabulary).compile(Regex(r"(ab)+c?"))
+    for limit in range(grammar.min_tokens, grammar.min_tokens + 6):
+        matcher = Matcher(grammar, max_tokens=limit)
+        sampling = Sampling(stop=("b",)).over(DEFAULT_SAMPLING)
+        running = Generation(sampling, tokenizer, limit=limit, matcher=matcher, prefix=b"")
+        while running.ending is None:
+            running.accept(max(allowed(running, tokenizer)))
+        assert Regex(r"(ab)+c?").parse(running.ending.text) == running.ending.text
+        assert not running.ending.truncated
+        assert running.ending.text.replace("ab", "") in ("", "c")
+
+
+def test_a_token_s_part_of_a_character_is_not_shown(tokenizer: Tokenizer) -> None:
+    first, *rest = [
+        next(i for i, own in enumerate(tokenizer.token_bytes) if own == bytes([b]))
+        for b in "🐢".encode()
+    ]
+    running = feed(generation(tokenizer), [first])
+    assert running.text == ""
+    feed(running, [*rest, EOS])
+    assert running.ending is not None
+    assert running.ending.text == "🐢"
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_no_tokens_at_all(tokenizer: Tokenizer, constrained: bool) -> None:
+    matcher = None
+    if constrained:
+        matcher = Matcher(Compiler(tokenizer.vocabulary).compile(Regex("a?")), max_tokens=0)
+    running = Generation(DEFAULT_SAMPLING, tokenizer, limit=0, matcher=matcher, prefix=b"")
+    running.end_at_once()
+    assert running.ending is not None
+    assert running.ending.text == ""
+    assert running.ending.truncated == (not constrained)
