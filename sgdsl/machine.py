@@ -49,6 +49,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Append:
+    """Nodes that need no model were carried out; `pieces` is empty if they have no text. Even then
+    something has moved: a join may wait for just that.
+    """
+
     pieces: tuple[Piece, ...]
 
 
@@ -225,13 +229,15 @@ class Machine:
         branch = self.branches[branch_id]
         assert branch.active is None, "one node of a branch is active at a time"
         appended: list[Piece] = []
+        moved = False
         while branch.queue:
             node = branch.queue[0]
             if isinstance(node, Gen | Select | Fork) and appended:
                 break
             if isinstance(node, Join) and not self._ready(node):
-                return Append(tuple(appended)) if appended else Idle.JOINING
+                return Append(tuple(appended)) if moved else Idle.JOINING
             branch.queue.popleft()
+            moved = True
             branch.active = node  # a fault below is this node's
             match node:
                 case Gen():
@@ -245,7 +251,7 @@ class Machine:
                 case _:
                     appended += self._write(branch, node)
                     branch.active = None
-        if appended:
+        if moved:
             return Append(tuple(appended))
         return Idle.FINISHED if self.closed or branch.joined else Idle.PAUSED
 

@@ -1,0 +1,173 @@
+"""A second meaning of programs, for comparison: random programs and a direct interpreter.
+
+The interpreter works on plain values, one statement after another, and knows no graph. What the model
+writes depends on the whole prompt, so that text in the wrong place shows in every later gen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from sgdsl import ProgramState, gen, select
+from sgdsl.backends.script import Request
+from sgdsl.chat import ROLES, ChatTemplate
+
+TEMPLATE = ChatTemplate(
+    name="test",
+    prefixes={role: f"<{role}>" for role in ROLES},
+    suffixes=dict.fromkeys(ROLES, "</>"),
+    default_system_prompt="Be good.",
+)
+NAMES = ("a", "b", "c")
+CHOICES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Step:
+    """`name` is a variable, a role or a join's mode, whatever the kind needs."""
+
+    kind: str
+    name: str = ""
+    text: str = ""
+    bodies: tuple[tuple[Step, ...], ...] = ()
+
+
+def answer(prompt: str) -> str:
+    return f"[{sum(prompt.encode()) * 31 + len(prompt)}]"
+
+
+def reply(request: Request) -> str:
+    return answer(request.prompt)
+
+
+def programs(*, in_role: bool = False, depth: int = 2) -> st.SearchStrategy[tuple[Step, ...]]:
+    names = st.sampled_from(NAMES)
+    leaves = [
+        st.builds(Step, st.just("text"), text=st.text("xyz \n", max_size=4)),
+        st.builds(Step, st.sampled_from(["gen", "select", "ref", "read", "assign"]), names),
+        st.sampled_from([Step("gen"), Step("read_text"), Step("read_messages")]),
+    ]
+    if depth > 0:
+        inner = programs(in_role=in_role, depth=depth - 1)
+        leaves.append(st.builds(Step, st.just("scope"), names, bodies=st.tuples(inner)))
+        forks = st.lists(inner, min_size=1, max_size=3).map(tuple)
+        modes = st.sampled_from(["gather_variable", "concate_and_append", ""])
+        leaves.append(st.builds(Step, st.just("fork"), modes, bodies=forks))
+        if not in_role:
+            inside = programs(in_role=True, depth=depth - 1)
+            roles = st.sampled_from(ROLES)
+            leaves.append(st.builds(Step, st.just("role"), roles, bodies=st.tuples(inside)))
+    return st.lists(st.one_of(leaves), max_size=5).map(tuple)
+
+
+def perform(s: ProgramState, steps: Sequence[Step], seen: list[Any]) -> None:
+    """Write a program with the public interface; what it reads goes to `seen`."""
+    for step in steps:
+        match step.kind:
+            case "text":
+                s += step.text
+            case "gen":
+                s += gen(step.name or None)
+            case "select":
+                s += select(step.name, CHOICES)
+            case "ref":
+                if step.name in s:
+                    s += s.ref(step.name)
+            case "read":
+                seen.append(s[step.name] if step.name in s else None)
+            case "assign":
+                s[step.name] = len(step.name)
+            case "read_text":
+                seen.append(s.text())
+            case "read_messages":
+                seen.append(s.messages())
+            case "scope":
+                with s.var_scope(step.name):
+                    perform(s, step.bodies[0], seen)
+            case "role":
+                with getattr(s, step.name)():
+                    perform(s, step.bodies[0], seen)
+            case "fork":
+                forks = s.fork(len(step.bodies))
+                for fork, body in zip(forks, step.bodies, strict=True):
+                    perform(fork, body, seen)
+                if step.name:
+                    forks.join(step.name)
+
+
+@dataclass
+class Naive:
+    text: str = ""
+    variables: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    messages: list[dict[str, str]] = field(default_factory=list)
+    role_start: int = 0
+
+    def define(self, name: str, value: Any, text: str) -> None:
+        self.variables[name] = value
+        self.texts[name] = text
+
+    def open_role(self, role: str) -> None:
+        if not self.messages and role != "system":
+            self.open_role("system")
+            self.text += str(TEMPLATE.default_system_prompt)
+            self.close_role("system")
+        self.text += TEMPLATE.prefixes[role]
+        self.role_start = len(self.text)
+
+    def close_role(self, role: str) -> None:
+        self.messages.append({"role": role, "content": self.text[self.role_start :]})
+        self.text += TEMPLATE.suffixes[role]
+
+    def copy(self) -> Naive:
+        copied = (dict(self.variables), dict(self.texts), list(self.messages))
+        return Naive(self.text, *copied, self.role_start)
+
+    def perform(self, steps: Sequence[Step], seen: list[Any]) -> None:
+        for step in steps:
+            match step.kind:
+                case "text":
+                    self.text += step.text
+                case "gen" | "select":
+                    text = answer(self.text) if step.kind == "gen" else CHOICES[0]
+                    self.text += text
+                    if step.name:
+                        self.define(step.name, text, text)
+                case "ref":
+                    self.text += self.texts.get(step.name, "")
+                case "read":
+                    seen.append(self.variables.get(step.name))
+                case "assign":
+                    self.define(step.name, len(step.name), str(len(step.name)))
+                case "read_text":
+                    seen.append(self.text)
+                case "read_messages":
+                    seen.append(list(self.messages))
+                case "scope":
+                    start = len(self.text)
+                    self.perform(step.bodies[0], seen)
+                    self.define(step.name, self.text[start:], self.text[start:])
+                case "role":
+                    self.open_role(step.name)
+                    self.perform(step.bodies[0], seen)
+                    self.close_role(step.name)
+                case "fork":
+                    self.fork(step, seen)
+
+    def fork(self, step: Step, seen: list[Any]) -> None:
+        children = [self.copy() for _ in step.bodies]
+        before = set(self.variables)
+        start = len(self.text)
+        for child, body in zip(children, step.bodies, strict=True):
+            child.perform(body, seen)
+        if step.name == "concate_and_append":
+            self.text += "".join(child.text[start:] for child in children)
+        elif step.name == "gather_variable":
+            names = {name for child in children for name in child.variables} - before
+            for name in names:
+                values = [child.variables.get(name) for child in children]
+                self.define(name, values, str(values))
