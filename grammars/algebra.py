@@ -74,7 +74,8 @@ class Algebra:
         work, never a wrong answer.
         """
         for node in self._known.values():
-            node.arms = node.clamped = None
+            node.arms = None
+            node.clamped.clear()
         constants = (self.empty, self.epsilon, self.full)
         self._known = {key: node for key, node in self._known.items() if node in constants}
         self._tables.clear()

@@ -14,23 +14,26 @@ from grammars.expr import Concat, Expr, Repeat, Union
 
 
 def clamp(algebra: Algebra, node: Expr, longest: int) -> Expr:
-    """An expression with the same mask and costs as `node`, equal for as many as possible."""
-    spine = []
+    """An expression with the same mask and costs as `node` for tokens of at most `longest` bytes,
+    equal for as many states as possible.
+    """
+    spine: list[Concat] = []
     rest = node
-    while isinstance(rest, Concat) and rest.clamped is None:
+    while isinstance(rest, Concat) and longest not in rest.clamped:
         spine.append(rest)
         rest = rest.tail
     result = _clamp_one(algebra, rest, longest)
     for cell in reversed(spine):
         result = algebra.concat(_clamp_one(algebra, cell.head, longest), result)
-        cell.clamped = result
+        cell.clamped[longest] = result
     return result
 
 
 def _clamp_one(algebra: Algebra, node: Expr, longest: int) -> Expr:
-    if node.clamped is None:
-        node.clamped = _clamped(algebra, node, longest)
-    return node.clamped
+    found = node.clamped.get(longest)
+    if found is None:
+        found = node.clamped[longest] = _clamped(algebra, node, longest)
+    return found
 
 
 def _clamped(algebra: Algebra, node: Expr, longest: int) -> Expr:

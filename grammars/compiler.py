@@ -15,7 +15,7 @@ from grammars.algebra import Algebra
 from grammars.budget import Budget, too_deep_is_over_budget
 from grammars.constraint import Constraint
 from grammars.grammar import Grammar
-from grammars.masks import MaskCache
+from grammars.mask_cache import MaskCache
 from grammars.matcher import Matcher
 from grammars.vocabulary import Vocabulary
 

@@ -19,7 +19,7 @@ class Expr:
 
     `nullable`: the empty string is in it. `plain`: no intersection or complement inside.
     `serial`: the order of creation, the canonical order of alternatives.
-    `arms` and `clamped` are memos of `derive` and `clamp` (None: not computed yet).
+    `arms` and `clamped` are memos of `derive` and `clamp` (None, or no entry: not computed yet).
     """
 
     __slots__ = ("arms", "clamped", "nullable", "plain", "serial")
@@ -29,7 +29,7 @@ class Expr:
         self.plain = plain
         self.serial = -1
         self.arms: Arms | None = None
-        self.clamped: Expr | None = None
+        self.clamped: dict[int, Expr] = {}
 
 
 class Empty(Expr):

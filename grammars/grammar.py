@@ -16,7 +16,8 @@ from grammars.completion import UNREACHABLE, Completions, Spelling
 from grammars.derive import matches, walk
 from grammars.errors import EmptyLanguageError
 from grammars.expr import Expr
-from grammars.masks import Mask, MaskCache, compute_mask
+from grammars.mask_cache import MaskCache
+from grammars.masks import BandMask, Mask, compute_band
 from grammars.states import StateTable
 from grammars.vocabulary import Vocabulary
 
@@ -77,24 +78,37 @@ class Grammar:
 
         Raises CompileBudgetError when deriving it costs more than the algebra's budget.
         """
-        key = node.clamped
+        key = node.clamped.get(self.vocabulary.longest)
         found = self._masks.get(key) if key is not None else None
-        if found is not None:
+        if isinstance(found, Mask):
             return found
         with self._lock, too_deep_is_over_budget():
             self._trim()
             key = clamp(self._algebra, node, self.vocabulary.longest)
             found = self._masks.get(key)
-            if found is None:
-                found = compute_mask(
-                    key,
-                    states=self._states,
-                    completions=self._completions,
-                    vocabulary=self.vocabulary,
-                )
-                self._masks.put(key, found)
-            node.clamped = key
+            if isinstance(found, Mask):
+                return found
+            bands = [self._band(key, index) for index in range(len(self.vocabulary.bands))]
+            made = Mask(bands, self.vocabulary, is_complete=node.nullable)
+            self._masks.put(key, made)
+            return made
+
+    def _band(self, node: Expr, index: int) -> BandMask:
+        """One band's part of a mask, shared by all states that its tokens cannot tell apart."""
+        trie = self.vocabulary.bands[index]
+        node = clamp(self._algebra, node, trie.longest)
+        found = self._masks.get((node, index))
+        if isinstance(found, BandMask):
             return found
+        made = compute_band(
+            node,
+            trie,
+            states=self._states,
+            completions=self._completions,
+            vocabulary=self.vocabulary,
+        )
+        self._masks.put((node, index), made)
+        return made
 
     def contains(self, text: str) -> bool:
         """Whether `text` is in the language."""

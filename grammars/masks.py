@@ -1,16 +1,15 @@
-"""Which tokens may follow a state, and what each costs. Owns the walk of the vocabulary's trie.
+"""Which tokens may follow a state, and what each costs. Owns the walk of a trie of tokens.
 
-From a state, the trie is walked level by level with numpy: a frontier of (trie node, state) pairs
-is expanded to all children at once, each child's state is gathered from the table of transitions,
-and the dead ones are dropped. What is left are the allowed tokens and the state after each.
+From a state, a trie is walked level by level with numpy: a frontier of (trie node, state) pairs is
+expanded to all children at once, each child's state is gathered from the table of transitions, and
+the dead ones are dropped. What is left are the allowed tokens and the state after each.
 It must not know of matchers and their budgets; a mask answers for every budget.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
-from threading import Lock
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +17,23 @@ from numpy.typing import NDArray
 from grammars.completion import UNREACHABLE, Completions
 from grammars.expr import Expr
 from grammars.states import DEAD, StateTable
-from grammars.vocabulary import Int32, Vocabulary
+from grammars.trie import Int32, Trie
+from grammars.vocabulary import Vocabulary
+
+FEW = 4
+"""A frontier this small is walked in Python: a round of numpy costs as much as a dozen nodes."""
 
 
-class Mask:
-    """The tokens allowed in a state, by the cost of finishing after them.
+class BandMask:
+    """The tokens of one band that are allowed in a state, by the cost of finishing after them.
 
-    `row` has a bit for each of them (and the stop tokens where the state is complete); `dearest` is
-    the highest cost among them, -1 when none is allowed. # row: int32 [num_words]
+    `row` has a bit for each; `dearest` is the highest cost among them, -1 when there is none.
     """
 
     __slots__ = ("_costs", "_ends", "_order", "dearest", "row")
 
     def __init__(self, *, row: Int32, token_ids: NDArray[np.integer], costs: Int32) -> None:
         self.row = row
-        self.row.flags.writeable = False
         levels, counts = np.unique(costs, return_counts=True)
         self.dearest = int(levels[-1]) if len(levels) else -1
         self._costs: list[int] = levels.tolist()
@@ -55,42 +56,46 @@ class Mask:
         return self._order[: self._ends[level - 1]]
 
 
-class MaskCache:
-    """Masks by expression, least recently used first; bounded in bytes. Thread-safe."""
+class Mask:
+    """All tokens that are allowed in a state: those of its bands, and the stop tokens where the
+    state is complete. # row: int32 [num_words]
+    """
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._num_bytes = 0
-        self._masks: OrderedDict[Expr, Mask] = OrderedDict()
-        self._lock = Lock()
+    __slots__ = ("_bands", "_vocabulary", "dearest", "row")
 
-    def get(self, node: Expr) -> Mask | None:
-        """The mask of `node`, if it is here."""
-        with self._lock:
-            mask = self._masks.get(node)
-            if mask is not None:
-                self._masks.move_to_end(node)
-            return mask
+    def __init__(
+        self, bands: Sequence[BandMask], vocabulary: Vocabulary, *, is_complete: bool
+    ) -> None:
+        self._bands = bands
+        self._vocabulary = vocabulary
+        self.dearest = max(band.dearest for band in bands)
+        self.row: Int32 = np.bitwise_or.reduce([band.row for band in bands])
+        if is_complete:
+            self.row |= vocabulary.stop_row
+        self.row.flags.writeable = False
 
-    def put(self, node: Expr, mask: Mask) -> None:
-        """Keeps `mask`, and as many of the others as there is room for."""
-        with self._lock:
-            if node in self._masks:
-                return
-            self._masks[node] = mask
-            self._num_bytes += mask.num_bytes
-            while self._num_bytes > self._max_bytes and len(self._masks) > 1:
-                self._num_bytes -= self._masks.popitem(last=False)[1].num_bytes
+    @property
+    def num_bytes(self) -> int:
+        """What it keeps in memory beyond its bands, about."""
+        return 500 + self.row.nbytes
+
+    def affordable_row(self, cost: int) -> Int32:
+        """The row of the tokens after which finishing costs at most `cost`; no stop tokens."""
+        cheap = [band.row for band in self._bands if band.dearest <= cost]
+        some = [band.affordable(cost) for band in self._bands if band.dearest > cost]
+        row = self._vocabulary.pack(np.concatenate(some)) if some else np.zeros_like(self.row)
+        for part in cheap:
+            row |= part
+        return row
 
 
-def compute_mask(
-    node: Expr, *, states: StateTable, completions: Completions, vocabulary: Vocabulary
-) -> Mask:
-    """The mask of `node`, from one walk of the trie."""
-    after = _walk(states, vocabulary, states.id_of(node))
-    token_state = after[vocabulary.token_node]  # [size]
-    token_ids = np.flatnonzero(token_state)
-    reached = token_state[token_ids]
+def compute_band(
+    node: Expr, trie: Trie, *, states: StateTable, completions: Completions, vocabulary: Vocabulary
+) -> BandMask:
+    """The allowed tokens of one band, from one walk of its trie."""
+    reached = _walk(states, trie, states.id_of(node))[trie.token_node]  # one for each token
+    allowed = np.flatnonzero(reached)
+    token_ids, reached = trie.token_ids[allowed], reached[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
     for state_id in np.flatnonzero(np.bincount(reached, minlength=len(states))).tolist():
         cost_of[state_id] = completions.cost(states.nodes[state_id])
@@ -98,33 +103,40 @@ def compute_mask(
     if not vocabulary.is_complete:
         possible = costs < UNREACHABLE
         token_ids, costs = token_ids[possible], costs[possible]
-    stops = vocabulary.eos_token_ids if node.nullable else ()
-    row = vocabulary.pack(np.concatenate([token_ids, np.array(stops, dtype=np.int64)]))
-    return Mask(row=row, token_ids=token_ids, costs=costs)
+    return BandMask(row=vocabulary.pack(token_ids), token_ids=token_ids, costs=costs)
 
 
-def _walk(states: StateTable, vocabulary: Vocabulary, start: int) -> Int32:
-    """The state after each node of the trie, DEAD where it cannot be reached. # [num_nodes + 1]"""
-    after = np.zeros(vocabulary.num_nodes + 1, dtype=np.int32)
+def _walk(states: StateTable, trie: Trie, start: int) -> Int32:
+    """The state after each node of the trie, DEAD where it cannot be reached. # [num_nodes]"""
+    after = np.zeros(trie.num_nodes, dtype=np.int32)
     nodes = np.zeros(1, dtype=np.int32)
     reached = np.full(1, start, dtype=np.int32)
-    while len(nodes):
-        _fill_missing(states, reached)
-        counts = vocabulary.num_children[nodes]
+    while len(nodes) > FEW or (len(nodes) and not nodes[0]):
+        states.fill_missing(reached)
+        counts = trie.num_children[nodes]
         ends = np.cumsum(counts)
-        shift = np.repeat(vocabulary.first_child[nodes] - (ends - counts), counts)
+        shift = np.repeat(trie.first_child[nodes] - (ends - counts), counts)
         children = shift + np.arange(ends[-1], dtype=np.int32)
-        successors = states.table[np.repeat(reached, counts), vocabulary.edge_byte[children]]
+        successors = states.table[np.repeat(reached, counts), trie.edge_byte[children]]
         alive = np.flatnonzero(successors != DEAD)
         nodes, reached = children[alive], successors[alive]
         after[nodes] = reached
-        inner = np.flatnonzero(vocabulary.num_children[nodes])
+        inner = np.flatnonzero(trie.num_children[nodes])
         nodes, reached = nodes[inner], reached[inner]
+    _walk_few(states, trie, list(zip(nodes.tolist(), reached.tolist(), strict=True)), after)
     return after
 
 
-def _fill_missing(states: StateTable, reached: Int32) -> None:
-    states.reserve()
-    missing = reached[~states.filled[reached]]
-    if len(missing):
-        states.fill(np.unique(missing))
+def _walk_few(states: StateTable, trie: Trie, pending: list[tuple[int, int]], after: Int32) -> None:
+    """Walks on below a few (node, state) pairs, one child after another."""
+    first_child, num_children, edge_byte = trie.lists
+    while pending:
+        node, state = pending.pop()
+        row = states.row(state)
+        first = first_child[node]
+        for child in range(first, first + num_children[node]):
+            successor = row.item(edge_byte[child])
+            if successor != DEAD:
+                after[child] = successor
+                if num_children[child]:
+                    pending.append((child, successor))

@@ -20,7 +20,7 @@ from grammars.completion import UNREACHABLE, Spelling
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.grammar import Grammar
-from grammars.vocabulary import Int32
+from grammars.trie import Int32
 
 
 class _Place(NamedTuple):
@@ -91,18 +91,17 @@ class Matcher:
         place = self._place
         vocabulary = self.grammar.vocabulary
         if place.stopped:
-            row[:] = vocabulary.pack(vocabulary.eos_token_ids)
+            row[:] = vocabulary.stop_row
             return
         mask = self.grammar.mask(place.node)
         if mask.dearest < place.remaining:
             row[:] = mask.row
             return
-        allowed = mask.affordable(place.remaining - 1).astype(np.int64).tolist()
+        row[:] = mask.affordable_row(place.remaining - 1)
         if place.node.nullable:
-            allowed += vocabulary.eos_token_ids
+            row |= vocabulary.stop_row
         elif place.remaining:
-            allowed.append(place.plan.token)
-        row[:] = vocabulary.pack(allowed)
+            row |= vocabulary.pack([place.plan.token])
 
     def allows(self, token_id: int) -> bool:
         """Whether `fill_bitmask` would set this token's bit."""

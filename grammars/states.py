@@ -53,19 +53,33 @@ class StateTable:
                 self.nodes.append(node)
         return found
 
-    def fill(self, state_ids: NDArray[np.integer]) -> None:
-        """Makes the rows of these states valid."""
-        for state_id in state_ids.tolist():
-            successors = [
-                (mask, self.id_of(rest)) for mask, rest in arms(self._algebra, self.nodes[state_id])
-            ]
-            self.reserve()
-            row = self.table[state_id]
-            for mask, successor in successors:
-                row[_members(mask)] = successor
-            self.filled[state_id] = True
+    def row(self, state_id: int) -> NDArray[np.int32]:
+        """The successors of one state. # [256]"""
+        self._reserve()
+        if not self.filled[state_id]:
+            self._fill(state_id)
+        row: NDArray[np.int32] = self.table[state_id]
+        return row
 
-    def reserve(self) -> None:
+    def fill_missing(self, state_ids: NDArray[np.int32]) -> None:
+        """Makes the rows of these states valid."""
+        self._reserve()
+        missing = state_ids[~self.filled[state_ids]]
+        if len(missing):
+            for state_id in np.unique(missing).tolist():
+                self._fill(state_id)
+
+    def _fill(self, state_id: int) -> None:
+        successors = [
+            (mask, self.id_of(rest)) for mask, rest in arms(self._algebra, self.nodes[state_id])
+        ]
+        self._reserve()
+        row = self.table[state_id]
+        for mask, successor in successors:
+            row[_members(mask)] = successor
+        self.filled[state_id] = True
+
+    def _reserve(self) -> None:
         """Room for every state that has an id."""
         capacity = len(self.filled)
         if len(self.nodes) > capacity:

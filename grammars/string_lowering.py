@@ -8,6 +8,8 @@ It must not know of schemas beyond `StringShape`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grammars import regex
 from grammars.algebra import Algebra
 from grammars.charset import ANY, Encoder, json_text, utf8
@@ -15,8 +17,8 @@ from grammars.derive import has_string, matches
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.formats import FORMATS
-from grammars.regex_lowering import lower_full, lower_search
-from grammars.regex_tree import ECMA, Tree
+from grammars.regex_lowering import has_anchor, lower_full, lower_search
+from grammars.regex_tree import ECMA, Chars, Loop, Seq, Tree, span, whole
 from grammars.shapes import StringShape
 
 
@@ -41,17 +43,20 @@ class Strings:
 
     def body(self, shape: StringShape) -> Expr:
         """The texts between the quotes."""
-        algebra = self._algebra
-        if shape.max_length is not None and shape.min_length > shape.max_length:
+        algebra, low, high = self._algebra, shape.min_length, shape.max_length
+        if high is not None and low > high:
             return algebra.empty
+        is_bounded = low == 0 and high is None
         parts = []
         for pattern, pointer in shape.patterns:
-            parts.append(lower_search(algebra, _parse(pattern, pointer), self._encode))
+            tree = _within(_parse(pattern, pointer), low, high)
+            parts.append(lower_search(algebra, tree, self._encode))
+            is_bounded = is_bounded or _is_within(tree, low, high)
         parts += [
             lower_full(algebra, regex.parse(FORMATS[name]), self._encode) for name in shape.formats
         ]
-        if not parts or shape.min_length or shape.max_length is not None:
-            parts.append(algebra.repeat(self._char, shape.min_length, shape.max_length))
+        if not parts or not is_bounded:
+            parts.append(algebra.repeat(self._char, low, high))
         body = algebra.intersection(parts)
         return body if has_string(algebra, body) else algebra.empty
 
@@ -76,6 +81,32 @@ class Strings:
         if key not in self._searched:
             self._searched[key] = lower_full(self._plain, regex.parse(FORMATS[name]), utf8)
         return self._searched[key]
+
+
+def _is_within(tree: Tree, low: int, high: int | None) -> bool:
+    """Whether all that a pattern matches has a length of low..high: then these ask nothing more."""
+    inner = whole(tree)
+    if inner is None or has_anchor(inner):
+        return False
+    least, most = span(inner)
+    return least >= low and (high is None or (most is not None and most <= high))
+
+
+def _within(tree: Tree, low: int, high: int | None) -> Tree:
+    """A pattern that repeats one set of characters (`^[a-z]+$`), with the lengths as its bounds.
+
+    The one kind of pattern that usually comes with a length. A counter's masks are few; those of an
+    intersection with a counter are as many as its counts.
+    """
+    inner = whole(tree)
+    if not isinstance(inner, Loop) or not isinstance(inner.body, Chars):
+        return tree
+    least = max(inner.low, low)
+    most = min((bound for bound in (inner.high, high) if bound is not None), default=None)
+    if most is not None and least > most:
+        return tree  # nothing: the intersection will say so
+    assert isinstance(tree, Seq), "a whole pattern is a sequence"
+    return Seq((tree.items[0], replace(inner, low=least, high=most), tree.items[-1]))
 
 
 def _parse(pattern: str, pointer: str) -> Tree:

@@ -14,7 +14,8 @@ from hypothesis import given, settings, strategies as st
 from grammars import Compiler, EmptyLanguageError, JsonSchema, Matcher, Regex, Vocabulary
 from grammars.algebra import Algebra
 from grammars.derive import has_string, walk as derive
-from grammars.masks import Mask, MaskCache
+from grammars.mask_cache import MaskCache
+from grammars.masks import BandMask
 from tests.grammars import strategies as sg
 from tests.grammars.vocabularies import allowed_tokens, small_vocabulary, stop_token
 
@@ -139,7 +140,7 @@ def test_the_cache_keeps_what_was_used_last_within_its_bytes() -> None:
     nodes = [algebra.literal(bytes([number, number])) for number in range(10)]
     row = np.zeros(1_000, dtype=np.int32)
     none = np.zeros(0, dtype=np.int32)
-    masks = [Mask(row=row.copy(), token_ids=none, costs=none) for _ in nodes]
+    masks = [BandMask(row=row.copy(), token_ids=none, costs=none) for _ in nodes]
     cache = MaskCache(3 * masks[0].num_bytes)
     for node, mask in zip(nodes[:3], masks, strict=False):
         cache.put(node, mask)

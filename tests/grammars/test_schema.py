@@ -75,14 +75,15 @@ def test_what_is_valid_and_as_we_write_it_is_accepted(schema: Any, values: list[
 def test_every_subset_of_optional_members_has_its_commas_right(
     declared: dict[str, bool], value: dict[str, int], whitespace: Any
 ) -> None:
+    required = [name for name, is_required in declared.items() if is_required]
     schema = {
         "type": "object",
         "properties": {name: {"type": "integer"} for name in declared},
-        "required": [name for name, is_required in declared.items() if is_required],
+        "required": required,
         "additionalProperties": False,
     }
     ordered = {name: value[name] for name in declared if name in value}
-    complete = all(name in value for name in schema["required"])
+    complete = all(name in value for name in required)
     constraint = JsonSchema(schema, whitespace=whitespace)
     assert accepts(constraint, written(ordered, whitespace)) == complete
     assert not accepts(constraint, written({**ordered, "z": 1}, whitespace))

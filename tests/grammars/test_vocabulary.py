@@ -7,45 +7,50 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from grammars import GrammarError, Vocabulary
+from grammars.trie import Trie
 
 tokens = st.lists(st.one_of(st.none(), st.binary(max_size=4)), min_size=1, max_size=40)
 
 
-def path(vocabulary: Vocabulary, node: int) -> bytes:
+def path(trie: Trie, node: int) -> bytes:
     written = b""
     while node:
-        written = bytes([vocabulary.edge_byte[node]]) + written
-        node = int(vocabulary.parent[node])
+        written = bytes([trie.edge_byte[node]]) + written
+        node = int(trie.parent[node])
     return written
 
 
 @given(tokens)
 @settings(max_examples=200, deadline=None)
 def test_every_token_ends_at_the_node_of_its_bytes(found: list[bytes | None]) -> None:
-    vocabulary = Vocabulary([*found, b"x", None], eos_token_ids=[len(found) + 1])
-    for token_id, data in enumerate([*found, b"x", None]):
-        node = int(vocabulary.token_node[token_id])
-        if data:
-            assert path(vocabulary, node) == data == vocabulary.token_bytes(token_id)
-            assert vocabulary.token_bytes(vocabulary.token_at[node]) == data
-        else:
-            assert node == vocabulary.num_nodes
-            assert vocabulary.token_bytes(token_id) is None
+    tokens = [*found, b"x", b"a long token of more than 16 bytes", None]
+    vocabulary = Vocabulary(tokens, eos_token_ids=[len(tokens) - 1])
+    for trie in (vocabulary.trie, *vocabulary.bands):
+        for token_id, node in zip(trie.token_ids.tolist(), trie.token_node.tolist(), strict=True):
+            assert path(trie, node) == tokens[token_id] == vocabulary.token_bytes(token_id)
+    for node, token_id in enumerate(vocabulary.token_at):
+        if token_id >= 0:
+            assert token_id == tokens.index(path(vocabulary.trie, node))
+    written = [token_id for token_id, data in enumerate(tokens) if data]
+    assert sorted(vocabulary.trie.token_ids.tolist()) == written
+    assert sorted(t for trie in vocabulary.bands for t in trie.token_ids.tolist()) == written
+    assert all(vocabulary.token_bytes(t) is None for t in range(len(tokens)) if t not in written)
 
 
 @given(tokens)
 @settings(max_examples=100, deadline=None)
 def test_the_children_of_a_node_are_contiguous_and_distinct(found: list[bytes | None]) -> None:
     vocabulary = Vocabulary([*found, b"x"], eos_token_ids=[])
+    trie = vocabulary.trie
     prefixes = {data[:end] for data in [*found, b"x"] if data for end in range(len(data) + 1)}
-    assert vocabulary.num_nodes == len(prefixes)
-    for node in range(vocabulary.num_nodes):
-        first = int(vocabulary.first_child[node])
-        children = range(first, first + int(vocabulary.num_children[node]))
-        assert all(vocabulary.parent[child] == node for child in children)
-        assert len({int(vocabulary.edge_byte[child]) for child in children}) == len(children)
+    assert trie.num_nodes == len(prefixes)
+    for node in range(trie.num_nodes):
+        first = int(trie.first_child[node])
+        children = range(first, first + int(trie.num_children[node]))
+        assert all(trie.parent[child] == node for child in children)
+        assert len({int(trie.edge_byte[child]) for child in children}) == len(children)
         for child in children:
-            assert vocabulary.child[node * 256 + int(vocabulary.edge_byte[child])] == child
+            assert vocabulary.child[node * 256 + int(trie.edge_byte[child])] == child
 
 
 def test_pack_sets_bit_i_of_word_i_over_32() -> None:
