@@ -47,6 +47,7 @@ from sgdsl.errors import (
     UsageError,
 )
 from sgdsl.graph import Graph
+from sgdsl.machine import Completion
 from sgdsl.outcome import Outcome
 from sgdsl.program import Program, function
 from sgdsl.state import ProgramState
@@ -64,6 +65,7 @@ __all__ = [
     "BatchInterrupted",
     "CancelledError",
     "ChatTemplate",
+    "Completion",
     "Graph",
     "MockBackend",
     "Outcome",

@@ -99,11 +99,14 @@ class Program(Generic[R]):
         fails for another reason says so in `state.outcome`, and when it is read.
         """
         given = {key: value for key, value in locals().items() if value is not None}
+        twice = kwargs.keys() & (args or {}).keys()
+        if twice:
+            raise UsageError(f"{self.__name__}: {sorted(twice)} were given twice, in args= too")
         execution = self._execution(
             self._call(values, {**kwargs, **(args or {})}),
-            backend=backend_for(backend),
             sampling=_sampling("run", {k: v for k, v in given.items() if k in RUN_ARGUMENTS}),
             seed=_seed("run", seed),
+            backend=backend_for(backend),
             streaming=stream,
         )
         if stream:
@@ -236,18 +239,18 @@ class Program(Generic[R]):
         try:
             self._signature.bind(*values, **named)
         except TypeError as error:
-            raise UsageError(self._misfit(error, named)) from None
+            raise UsageError(self._misfit(str(error))) from None
         body = self._body
         return lambda state: body(state, *values, **named)
 
-    def _misfit(self, error: TypeError, named: Mapping[str, Any]) -> str:
+    def _misfit(self, error: str) -> str:
         message = f"{self.__name__}: {error}; its arguments are ({', '.join(self.parameters)})"
-        hidden = [p for p in self.parameters if p in _OWN_ARGUMENTS and p not in named]
-        if hidden:
-            message += (
-                f", and run has arguments named {', '.join(hidden)} too: give the program's by "
-                f"position or as args={{{hidden[0]!r}: ...}}"
-            )
+        for name in self.parameters:
+            if name in _OWN_ARGUMENTS and repr(name) in error:
+                message += (
+                    f", and run has an argument {name!r} of its own: give the program's by "
+                    f"position or as args={{{name!r}: ...}}"
+                )
         return message
 
     def _refuse_unknown(self, where: str, named: Mapping[str, Any]) -> None:

@@ -214,9 +214,9 @@ class Block(Expr):
 
     def _refuse(self) -> NoReturn:
         if self._write is not None:
-            raise UsageError(f"{self} opens a block; write `with {self}:`, or give it its text")
+            raise UsageError(f"{self!r} opens a block; write `with {self!r}:`, or give it its text")
         raise UsageError(
-            f"{self} has been appended to its state already; let it stand alone, or join "
+            f"{self!r} has been appended to its state already; let it stand alone, or join "
             f"{self._shown.removeprefix('s.')} with other text"
         )
 
