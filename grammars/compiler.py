@@ -96,11 +96,14 @@ def token_accepts(
     constraint: Constraint,
     text: str,
     vocabulary: Vocabulary,
-    tokenize: Callable[[str], Iterable[int]],
+    tokenize: Callable[[str], Iterable[int]] | None = None,
 ) -> bool:
-    """Whether the masks let the tokens of `text`, and then a stop token, through."""
+    """Whether the masks let the tokens of `text`, and then a stop token, through.
+
+    `tokenize` gives the tokens; by default they are the fewest that write the text.
+    """
     grammar = _compiler_of(vocabulary).compile(constraint)
-    token_ids = list(tokenize(text))
+    token_ids = list(tokenize(text) if tokenize else grammar.fewest_tokens(text.encode()))
     budget = max(len(token_ids), grammar.min_tokens) + 1_000  # slack: only the language decides
     matcher = Matcher(grammar, max_tokens=budget)
     for token_id in token_ids:

@@ -97,6 +97,10 @@ class Completions:
             return node.nullable or self.is_alive(node.body)
         return self.witness(node) is not None
 
+    def spell(self, data: bytes) -> Spelling:
+        """The spelling of given bytes."""
+        return self._bytes(data, self._end)
+
     def spelling(self, node: Expr) -> Spelling:
         """The spelling of the witness of `node` (cost UNREACHABLE when there is none)."""
         if node.nullable:

@@ -14,7 +14,7 @@ from grammars.budget import too_deep_is_over_budget
 from grammars.clamp import clamp
 from grammars.completion import UNREACHABLE, Completions, Spelling
 from grammars.derive import matches, walk
-from grammars.errors import EmptyLanguageError
+from grammars.errors import EmptyLanguageError, GrammarError
 from grammars.expr import Expr
 from grammars.mask_cache import MaskCache
 from grammars.masks import BandMask, Mask, compute_band
@@ -119,6 +119,14 @@ class Grammar:
         with self._lock:
             self._trim()
             return matches(self._algebra, self.start, data)
+
+    def fewest_tokens(self, data: bytes) -> list[int]:
+        """The fewest tokens that write `data`; raises GrammarError when none do."""
+        with self._lock:
+            spelled = self._completions.spell(data)
+        if spelled.cost >= UNREACHABLE:
+            raise GrammarError(f"{data!r:.80} cannot be written with this vocabulary's tokens")
+        return list(spelled.tokens())
 
     def is_final(self, node: Expr) -> bool:
         """Whether nothing can follow a text that ends here."""

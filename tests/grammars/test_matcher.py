@@ -173,3 +173,4 @@ def test_token_masks_and_bytes_agree(pattern: str, text: str) -> None:
 
     expected = accepts(Regex(pattern), text)
     assert token_accepts(Regex(pattern), text, VOCABULARIES[0], tokenize) == expected
+    assert token_accepts(Regex(pattern), text, VOCABULARIES[0]) == expected
