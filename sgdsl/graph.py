@@ -45,13 +45,15 @@ class Sampling:
 
     def over(self, defaults: Sampling) -> Sampling:
         """This one where it says something, `defaults` where it is silent."""
-        said = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+        said = {name: v for name in _SAMPLING if (v := getattr(self, name)) is not None}
         return replace(defaults, **said) if said else defaults
 
     def __str__(self) -> str:
-        said = ((f.name, getattr(self, f.name)) for f in fields(self))
+        said = ((name, getattr(self, name)) for name in _SAMPLING)
         return " ".join(f"{name}={value!r}" for name, value in said if value is not None)
 
+
+_SAMPLING = tuple(field.name for field in fields(Sampling))
 
 DEFAULT_SAMPLING = Sampling(
     max_tokens=128,

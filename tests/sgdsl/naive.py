@@ -1,7 +1,7 @@
 """A second meaning of programs, for comparison: random programs and a direct interpreter.
 
-The interpreter works on plain values, one statement after another, and knows no graph. What the model
-writes depends on the whole prompt, so that text in the wrong place shows in every later gen.
+The interpreter works on plain values, one statement after another, and knows no graph. What the
+model writes depends on the whole prompt, so that text in the wrong place shows in every later gen.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def programs(*, in_role: bool = False, depth: int = 2) -> st.SearchStrategy[tupl
     return st.lists(st.one_of(leaves), max_size=5).map(tuple)
 
 
-def perform(s: ProgramState, steps: Sequence[Step], seen: list[Any]) -> None:
+def perform(s: ProgramState, steps: Sequence[Step], seen: list[Any]) -> None:  # noqa: C901, PLR0912
     """Write a program with the public interface; what it reads goes to `seen`."""
     for step in steps:
         match step.kind:
@@ -78,7 +78,7 @@ def perform(s: ProgramState, steps: Sequence[Step], seen: list[Any]) -> None:
                 if step.name in s:
                     s += s.ref(step.name)
             case "read":
-                seen.append(s[step.name] if step.name in s else None)
+                seen.append(s[step.name] if step.name in s else None)  # noqa: SIM401 - no dict
             case "assign":
                 s[step.name] = len(step.name)
             case "read_text":

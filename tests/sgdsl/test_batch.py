@@ -135,7 +135,7 @@ def test_on_error_raise_cancels_the_rest_and_keeps_what_is_finished() -> None:
         return {"0": "fine", "1": STALL, "2": OSError("down")}.get(request.prompt[0], STALL)
 
     began = time.monotonic()
-    with pytest.raises(sgl.BatchFailed, match="row 2: .*down") as caught:
+    with pytest.raises(sgl.BatchFailed, match=r"row 2: .*down") as caught:
         static.run_batch([(i,) for i in range(5)], backend=MockBackend(flaky), on_error="raise")
     assert time.monotonic() - began < 2
     error = caught.value
@@ -197,7 +197,7 @@ def test_an_input_that_raises_ends_the_batch_after_the_rows_before() -> None:
 
 
 def test_a_wrong_row_of_a_lazy_input_fails_alone() -> None:
-    rows = iter([("a",), {"r": 1}, ("c",)])
+    rows: Iterator[Any] = iter([("a",), {"r": 1}, ("c",)])
     states = list(static.run_batch(rows, backend=MockBackend(), generator_style=True))
     assert statuses(states) == ["ok", "failed", "ok"]
     assert "row 1" in str(states[1].error())
@@ -289,9 +289,9 @@ def test_ctrl_c_keeps_the_finished_rows(program: Any, style: bool) -> None:
     began = time.monotonic()
     taken: list[ProgramState] = []
     backend = MockBackend(some, max_in_flight=1)
+    rows = [(i,) for i in range(5)]
     with pytest.raises(sgl.BatchInterrupted, match="interrupted with") as caught:
-        batch = program.run_batch([(i,) for i in range(5)], backend=backend, generator_style=style)
-        taken += batch
+        taken += program.run_batch(rows, backend=backend, generator_style=style)
     assert time.monotonic() - began < 2
     if not style:
         assert statuses(caught.value.states) == ["ok", "ok", "cancelled", "cancelled", "cancelled"]

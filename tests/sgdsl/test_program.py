@@ -90,7 +90,7 @@ def test_what_is_no_body_is_refused_by_the_decorator() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ask.run(), "missing a required argument: 'question'.*arguments are .question, n"),
+        (ask.run, "missing a required argument: 'question'.*arguments are .question, n"),
         (lambda: ask.run("a", 1, 2), "too many positional arguments"),
         (lambda: ask.run("a", answer=1), "unexpected keyword argument 'answer'"),
         (lambda: ask.run("a", question="b"), "multiple values for argument 'question'"),
@@ -235,7 +235,7 @@ def test_run_raises_what_the_body_raises_after_ending_its_run() -> None:
     error = states[0].error()
     assert isinstance(error, sgl.ProgramError)
     assert isinstance(error.__cause__, KeyError)
-    code = inspect.unwrap(bad).__code__  # type: ignore[arg-type]
+    code = inspect.unwrap(bad).__code__
     assert error.source == f"{code.co_filename}:{code.co_firstlineno + 6}"
     assert str(error) == f"at {error.source}: KeyError: 'lost'"
 

@@ -195,7 +195,7 @@ def test_a_copy_is_a_fork_of_its_own() -> None:
     def body(s: ProgramState) -> None:
         s += "a"
         with s.copy() as c:
-            c += "b" + gen("x")
+            c.append("b" + gen("x"))
         assert s.text() == "a"
 
     assert run(body)["x"] == ["mock"]
@@ -226,7 +226,7 @@ def test_forks_that_are_never_joined_stay_readable() -> None:
         (lambda s: s.__iadd__(5), "5 is no text"),
         (lambda s: s.var_scope(""), "name='' is not allowed"),
         (lambda s: s.__setitem__(5, 1), "name=5 is not allowed"),
-        (lambda s: iter(s), "a state cannot be iterated over"),
+        (lambda s: [*s], "a state cannot be iterated over"),
     ],
 )
 def test_misuse_is_refused_at_once(use: Body, message: str) -> None:
@@ -249,9 +249,9 @@ def test_a_fork_cannot_be_used_after_its_join() -> None:
 def test_a_fork_with_an_open_scope_cannot_be_joined() -> None:
     def body(s: ProgramState) -> None:
         forks = s.fork(1)
-        with forks[0].var_scope("x"):
-            with pytest.raises(sgl.UsageError, match="scope 'x' of fork b1 is still open"):
-                forks.join()
+        message = "scope 'x' of fork b1 is still open"
+        with forks[0].var_scope("x"), pytest.raises(sgl.UsageError, match=message):
+            forks.join()
 
     run(body)
 
