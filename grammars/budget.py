@@ -21,13 +21,17 @@ class Budget:
 
     __slots__ = ("_deadline", "_left", "_next_look", "max_seconds", "max_steps")
 
-    def __init__(self, *, max_steps: int = 500_000, max_seconds: float = 10.0) -> None:
+    def __init__(self, max_steps: int = 500_000, max_seconds: float = 10.0) -> None:
+        self.allow(max_steps, max_seconds)
+
+    def allow(self, max_steps: int, max_seconds: float) -> None:
+        """Start an allowance of this size, and make the next ones as large."""
         self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.refill()
 
     def refill(self) -> None:
-        """Start a new allowance of `max_steps` and `max_seconds`."""
+        """Start a new allowance."""
         self._left = self.max_steps
         self._next_look = self.max_steps - CHECK_EVERY
         self._deadline = time.monotonic() + self.max_seconds
@@ -45,7 +49,7 @@ class Budget:
         self._next_look = self._left - CHECK_EVERY
         if time.monotonic() > self._deadline:
             raise CompileBudgetError(
-                f"the constraint takes more than {self.max_seconds} s to compile; "
+                f"the constraint takes more than {self.max_seconds} s; "
                 "make it smaller, or raise max_seconds"
             )
 

@@ -15,7 +15,7 @@ from grammars.algebra import Algebra
 from grammars.budget import Budget, too_deep_is_over_budget
 from grammars.constraint import Constraint
 from grammars.grammar import Grammar
-from grammars.mask_cache import MaskCache
+from grammars.mask_store import MaskStore
 from grammars.matcher import Matcher
 from grammars.vocabulary import Vocabulary
 
@@ -23,8 +23,8 @@ from grammars.vocabulary import Vocabulary
 class Compiler:
     """Compiles constraints for `vocabulary`, each once; any number of threads may ask.
 
-    `max_steps` and `max_seconds` bound each compile and each later step; `max_grammars` and
-    `max_mask_bytes` bound what is kept.
+    `max_steps` (expressions, states) and `max_seconds` bound each compile, `max_lazy_steps` and
+    `max_lazy_seconds` each later step; `max_grammars` and `max_mask_bytes` bound what is kept.
     """
 
     def __init__(
@@ -33,13 +33,16 @@ class Compiler:
         *,
         max_steps: int = 500_000,
         max_seconds: float = 10.0,
-        max_grammars: int = 1_000,
+        max_lazy_steps: int = 100_000,
+        max_lazy_seconds: float = 1.0,
+        max_grammars: int = 256,
         max_mask_bytes: int = 64 << 20,
     ) -> None:
         self.vocabulary = vocabulary
         self._limits = (max_steps, max_seconds)
+        self._lazy_limits = (max_lazy_steps, max_lazy_seconds)
         self._max_grammars = max_grammars
-        self._masks = MaskCache(max_mask_bytes)
+        self._masks = MaskStore(vocabulary, max_bytes=max_mask_bytes)
         self._grammars: OrderedDict[Constraint, Future[Grammar]] = OrderedDict()
         self._lock = Lock()
 
@@ -69,12 +72,13 @@ class Compiler:
         return mine.result()
 
     def _compile(self, constraint: Constraint) -> Grammar:
-        max_steps, max_seconds = self._limits
-        budget = Budget(max_steps=max_steps, max_seconds=max_seconds)
+        budget = Budget(*self._limits)
         algebra = Algebra(self.vocabulary.alphabet, budget=budget)
         with too_deep_is_over_budget():
             start = constraint.lower(algebra)
-            return Grammar(start, algebra=algebra, vocabulary=self.vocabulary, masks=self._masks)
+            grammar = Grammar(start, algebra=algebra, masks=self._masks)
+        budget.allow(*self._lazy_limits)
+        return grammar
 
 
 @lru_cache(maxsize=1)

@@ -60,7 +60,7 @@ class Completions:
     """Spellings of witnesses for the expressions of one algebra, in one vocabulary. Memoised."""
 
     def __init__(self, algebra: Algebra, vocabulary: Vocabulary) -> None:
-        self._algebra = algebra
+        self.algebra = algebra
         self._vocabulary = vocabulary
         self._end = Spelling(-1, None)
         self._nowhere = Spelling(-1, None)
@@ -74,8 +74,8 @@ class Completions:
         """Drops every memo (they hold expressions and cells)."""
         for memo in (self._of, self._before, self._rounds, self._found):
             memo.clear()
-        self._of[self._algebra.empty] = self._nowhere
-        self._found[self._algebra.empty] = None
+        self._of[self.algebra.empty] = self._nowhere
+        self._found[self.algebra.empty] = None
 
     # -- what the rest of the package asks -----------------------------------------------------
 
@@ -128,7 +128,7 @@ class Completions:
             return self._bytes(node.data, tail)
         key = (node, tail)
         if key not in self._before:
-            self._algebra.budget.spend()
+            self.algebra.budget.spend()
             self._before[key] = self._choose(node, tail)
         return self._before[key]
 
@@ -155,7 +155,7 @@ class Completions:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
         rounds = self._rounds.setdefault((node.body, tail), [tail])
         while len(rounds) <= node.low:
-            self._algebra.budget.spend()
+            self.algebra.budget.spend()
             rounds.append(self._prepend(node.body, rounds[-1]))
         return rounds[node.low]
 
@@ -205,9 +205,9 @@ class Completions:
                 ending = self._ending(here)
                 if ending is not None:
                     return self._record(here, ending, came_from)
-                for mask, rest in arms(self._algebra, here):
+                for mask, rest in arms(self.algebra, here):
                     if rest not in came_from and self._found.get(rest, b"") is not None:
-                        self._algebra.budget.spend()
+                        self.algebra.budget.spend()
                         came_from[rest] = (here, self._likely(mask)[0])
                         following.append(rest)
             level = following

@@ -7,25 +7,21 @@ It must not know what the constraint was written in.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import RLock
 
 from grammars.algebra import Algebra
 from grammars.budget import too_deep_is_over_budget
-from grammars.clamp import clamp
 from grammars.completion import UNREACHABLE, Completions, Spelling
 from grammars.derive import matches, walk
 from grammars.errors import EmptyLanguageError, GrammarError
 from grammars.expr import Expr
-from grammars.mask_cache import MaskCache
-from grammars.masks import BandMask, Mask, compute_band
-from grammars.states import StateTable
-from grammars.vocabulary import Vocabulary
+from grammars.mask_store import MaskStore
+from grammars.masks import Mask
 
-MAX_KEPT_EXPRESSIONS = 100_000
-"""About 50 MB; a grammar that has derived more forgets what it can derive again."""
-
-MAX_KEPT_STATES = 16_384
-"""Rows of 1 KiB, so 16 MiB."""
+MAX_KEPT_EXPRESSIONS = 50_000
+"""About 30 MB; a grammar that has derived more forgets what it can derive again."""
 
 
 class Grammar:
@@ -35,15 +31,12 @@ class Grammar:
     that is known: a budget must be at least that. Raises EmptyLanguageError when there is no text.
     """
 
-    def __init__(
-        self, start: Expr, *, algebra: Algebra, vocabulary: Vocabulary, masks: MaskCache
-    ) -> None:
-        self.vocabulary = vocabulary
+    def __init__(self, start: Expr, *, algebra: Algebra, masks: MaskStore) -> None:
+        self.vocabulary = masks.vocabulary
         self.start = start
         self._algebra = algebra
         self._masks = masks
-        self._completions = Completions(algebra, vocabulary)
-        self._states = StateTable(algebra, self._completions)
+        self._completions = Completions(algebra, self.vocabulary)
         self._lock = RLock()
         if not self._completions.is_alive(start):
             raise EmptyLanguageError("no text satisfies the constraint")
@@ -56,8 +49,7 @@ class Grammar:
 
     def begin(self, prefix: bytes) -> tuple[Expr, Spelling]:
         """The state before `prefix` and the language, and its cheapest completion."""
-        with self._lock:
-            self._algebra.budget.refill()
+        with self._step():
             node = self._algebra.concat(self._algebra.literal(prefix), self.start)
             return node, self._completions.spelling(node)
 
@@ -65,8 +57,7 @@ class Grammar:
         """The state after a token, and its cheapest completion."""
         data = self.vocabulary.token_bytes(token_id)
         assert data is not None, f"token {token_id} is never allowed inside a constraint"
-        with self._lock:
-            self._algebra.budget.refill()
+        with self._step():
             following = walk(self._algebra, node, data)
             assert self._completions.is_alive(following), (
                 f"token {token_id} ({data!r}) is a dead end"
@@ -76,39 +67,13 @@ class Grammar:
     def mask(self, node: Expr) -> Mask:
         """The mask of a state; a few microseconds when it is known, milliseconds when it is not.
 
-        Raises CompileBudgetError when deriving it costs more than the algebra's budget.
+        Raises CompileBudgetError when deriving it costs more than one step may.
         """
-        key = node.clamped.get(self.vocabulary.longest)
-        found = self._masks.get(key) if key is not None else None
-        if isinstance(found, Mask):
-            return found
-        with self._lock, too_deep_is_over_budget():
-            self._trim()
-            key = clamp(self._algebra, node, self.vocabulary.longest)
-            found = self._masks.get(key)
-            if isinstance(found, Mask):
-                return found
-            bands = [self._band(key, index) for index in range(len(self.vocabulary.bands))]
-            made = Mask(bands, self.vocabulary, is_complete=node.nullable)
-            self._masks.put(key, made)
-            return made
-
-    def _band(self, node: Expr, index: int) -> BandMask:
-        """One band's part of a mask, shared by all states that its tokens cannot tell apart."""
-        trie = self.vocabulary.bands[index]
-        node = clamp(self._algebra, node, trie.longest)
-        found = self._masks.get((node, index))
-        if isinstance(found, BandMask):
-            return found
-        made = compute_band(
-            node,
-            trie,
-            states=self._states,
-            completions=self._completions,
-            vocabulary=self.vocabulary,
-        )
-        self._masks.put((node, index), made)
-        return made
+        found = self._masks.known(node)
+        if found is None:
+            with self._step():
+                found = self._masks.mask(node, self._completions)
+        return found
 
     def contains(self, text: str) -> bool:
         """Whether `text` is in the language."""
@@ -116,13 +81,12 @@ class Grammar:
             data = text.encode()
         except UnicodeEncodeError:  # a lone surrogate is no text
             return False
-        with self._lock:
-            self._trim()
+        with self._step():
             return matches(self._algebra, self.start, data)
 
     def fewest_tokens(self, data: bytes) -> list[int]:
         """The fewest tokens that write `data`; raises GrammarError when none do."""
-        with self._lock:
+        with self._step():
             spelled = self._completions.spell(data)
         if spelled.cost >= UNREACHABLE:
             raise GrammarError(f"{data!r:.80} cannot be written with this vocabulary's tokens")
@@ -134,12 +98,12 @@ class Grammar:
             return True
         return self.mask(node).dearest < 0
 
-    def _trim(self) -> None:
-        """Bounds what is kept; every step starts with a fresh allowance."""
-        self._algebra.budget.refill()
-        if len(self._algebra) > self._max_kept:
-            self._algebra.forget()
-            self._completions.forget()
-            self._states.clear()
-        elif len(self._states) > MAX_KEPT_STATES:
-            self._states.clear()
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """One lazy step: alone, with an allowance of its own, and what is kept bounded."""
+        with self._lock, too_deep_is_over_budget():
+            self._algebra.budget.refill()
+            if len(self._algebra) > self._max_kept:
+                self._algebra.forget()
+                self._completions.forget()
+            yield

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.completion import UNREACHABLE, Completions
+from grammars.completion import UNREACHABLE
 from grammars.expr import Expr
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
@@ -89,16 +89,14 @@ class Mask:
         return row
 
 
-def compute_band(
-    node: Expr, trie: Trie, *, states: StateTable, completions: Completions, vocabulary: Vocabulary
-) -> BandMask:
+def compute_band(node: Expr, trie: Trie, *, states: StateTable, vocabulary: Vocabulary) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
     reached = _walk(states, trie, states.id_of(node))[trie.token_node]  # one for each token
     allowed = np.flatnonzero(reached)
     token_ids, reached = trie.token_ids[allowed], reached[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
     for state_id in np.flatnonzero(np.bincount(reached, minlength=len(states))).tolist():
-        cost_of[state_id] = completions.cost(states.nodes[state_id])
+        cost_of[state_id] = states.completions.cost(states.node(state_id))
     costs = cost_of[reached]
     if not vocabulary.is_complete:
         possible = costs < UNREACHABLE

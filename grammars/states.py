@@ -13,7 +13,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.algebra import Algebra
 from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
@@ -22,14 +21,14 @@ DEAD = 0
 
 
 class StateTable:
-    """`table[s, b]`: the state after byte b in state s, DEAD where nothing can be completed.
+    """The states of any number of grammars, and their successors.
 
-    Only rows with `filled[s]` are valid. # table: int32 [capacity, 256]
+    `table[s, b]` is the state after byte b in state s, DEAD where nothing can be completed. Only
+    rows with `filled[s]` are valid. # table: int32 [capacity, 256]
     """
 
-    def __init__(self, algebra: Algebra, completions: Completions) -> None:
-        self._algebra = algebra
-        self._completions = completions
+    def __init__(self) -> None:
+        self._completions: Completions | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -37,20 +36,36 @@ class StateTable:
         self.table: NDArray[np.int32] = np.zeros((64, 256), dtype=np.int32)
         self.filled: NDArray[np.bool_] = np.zeros(64, dtype=bool)
         self.filled[DEAD] = True
-        self.nodes: list[Expr] = [self._algebra.empty]
-        self._ids: dict[Expr, int] = {self._algebra.empty: DEAD}
+        self.nodes: list[Expr | None] = [None]
+        self._ids: dict[Expr, int] = {}
+
+    def derive_with(self, completions: Completions) -> None:
+        """Whose expressions the next walk is about; those of others stay where they are."""
+        self._completions = completions
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @property
+    def completions(self) -> Completions:
+        """What knows the expressions of this walk."""
+        assert self._completions is not None, "a walk begins with derive_with"
+        return self._completions
 
     def id_of(self, node: Expr) -> int:
         """The id of a state; DEAD when it has no string."""
         found = self._ids.get(node)
         if found is None:
-            found = len(self.nodes) if self._completions.is_alive(node) else DEAD
+            found = len(self.nodes) if self.completions.is_alive(node) else DEAD
             self._ids[node] = found
             if found != DEAD:
                 self.nodes.append(node)
+        return found
+
+    def node(self, state_id: int) -> Expr:
+        """The expression of a state that is not dead."""
+        found = self.nodes[state_id]
+        assert found is not None, "a dead state has no expression"
         return found
 
     def row(self, state_id: int) -> NDArray[np.int32]:
@@ -70,9 +85,8 @@ class StateTable:
                 self._fill(state_id)
 
     def _fill(self, state_id: int) -> None:
-        successors = [
-            (mask, self.id_of(rest)) for mask, rest in arms(self._algebra, self.nodes[state_id])
-        ]
+        algebra = self.completions.algebra
+        successors = [(mask, self.id_of(rest)) for mask, rest in arms(algebra, self.node(state_id))]
         self._reserve()
         row = self.table[state_id]
         for mask, successor in successors:
@@ -88,7 +102,7 @@ class StateTable:
             self.filled = np.concatenate([self.filled, np.zeros(more, dtype=bool)])
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def _members(mask: int) -> NDArray[np.intp]:
     """The bytes of a set, as indices."""
     bits = np.frombuffer(mask.to_bytes(32, "little"), dtype=np.uint8)

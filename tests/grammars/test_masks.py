@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from grammars import Compiler, EmptyLanguageError, JsonSchema, Matcher, Regex, Vocabulary
 from grammars.algebra import Algebra
 from grammars.derive import has_string, walk as derive
-from grammars.mask_cache import MaskCache
+from grammars.mask_store import MaskCache
 from grammars.masks import BandMask
 from tests.grammars import strategies as sg
 from tests.grammars.vocabularies import allowed_tokens, small_vocabulary, stop_token

@@ -1,0 +1,99 @@
+"""The masks of one vocabulary, each computed once. Owns the bounds on what is kept.
+
+One table of states and one cache serve all grammars of a compiler, so what they take does not grow
+with the number of grammars. It must not know what a constraint is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Protocol
+
+from grammars.clamp import clamp
+from grammars.completion import Completions
+from grammars.expr import Expr
+from grammars.masks import BandMask, Mask, compute_band
+from grammars.states import StateTable
+from grammars.vocabulary import Vocabulary
+
+MAX_KEPT_STATES = 16_384
+"""Rows of 1 KiB, so 16 MiB between two walks."""
+
+
+class Sized(Protocol):
+    """Something that knows how many bytes it keeps."""
+
+    @property
+    def num_bytes(self) -> int: ...
+
+
+class MaskCache:
+    """Masks by key, least recently used first; bounded in bytes. Thread-safe."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._num_bytes = 0
+        self._kept: OrderedDict[Hashable, Sized] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> Sized | None:
+        """What is kept under `key`, if it is here."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, made: Sized) -> None:
+        """Keeps `made`, and as many of the others as there is room for."""
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = made
+            self._num_bytes += made.num_bytes
+            while self._num_bytes > self._max_bytes and len(self._kept) > 1:
+                self._num_bytes -= self._kept.popitem(last=False)[1].num_bytes
+
+
+class MaskStore:
+    """Computes masks for the states of any grammar in `vocabulary`. Thread-safe."""
+
+    def __init__(self, vocabulary: Vocabulary, *, max_bytes: int) -> None:
+        self.vocabulary = vocabulary
+        self._cache = MaskCache(max_bytes)
+        self._states = StateTable()
+        self._lock = Lock()
+
+    def known(self, node: Expr) -> Mask | None:
+        """The mask of a state, if it is known already."""
+        clamped = node.clamped.get(self.vocabulary.longest)
+        found = None if clamped is None else self._cache.get(clamped)
+        return found if isinstance(found, Mask) else None
+
+    def mask(self, node: Expr, completions: Completions) -> Mask:
+        """The mask of a state; `completions` are those of its grammar, which the caller guards."""
+        node = clamp(completions.algebra, node, self.vocabulary.longest)
+        found = self._cache.get(node)
+        if isinstance(found, Mask):
+            return found
+        with self._lock:
+            if len(self._states) > MAX_KEPT_STATES:
+                self._states.clear()
+            self._states.derive_with(completions)
+            bands = [self._band(node, index) for index in range(len(self.vocabulary.bands))]
+        made = Mask(bands, self.vocabulary, is_complete=node.nullable)
+        self._cache.put(node, made)
+        return made
+
+    def _band(self, node: Expr, index: int) -> BandMask:
+        """One band's part of a mask, shared by all states that its tokens cannot tell apart."""
+        trie = self.vocabulary.bands[index]
+        node = clamp(self._states.completions.algebra, node, trie.longest)
+        found = self._cache.get((node, index))
+        if isinstance(found, BandMask):
+            return found
+        made = compute_band(node, trie, states=self._states, vocabulary=self.vocabulary)
+        self._cache.put((node, index), made)
+        return made
