@@ -63,11 +63,13 @@ def test_what_json_text_writes_is_one_character_of_json(data: bytes) -> None:
 
 
 @given(ranges, codes)
+@settings(deadline=None)
 def test_invert_is_the_complement(members: Ranges, code: int) -> None:
     assert _has(invert(members), code) != _has(members, code)
 
 
 @given(st.sampled_from("dsw"), codes)
+@settings(deadline=None)
 def test_the_classes_are_those_of_re(name: str, code: int) -> None:
     assert _has(unicode_class(name), code) == bool(re.fullmatch(f"\\{name}", chr(code)))
 
