@@ -158,7 +158,9 @@ def agreement(record: Package, truth: dict[str, object]) -> int:
         "status": record.status,
         "min_python": record.min_python,
     }
-    own = all(topic.lower() in topics for topic in record.topics) and bool(record.topics or not topics)
+    own = all(topic.lower() in topics for topic in record.topics) and bool(
+        record.topics or not topics
+    )
     return own + sum(value == truth[name] for name, value in same.items())
 
 

@@ -6,7 +6,9 @@ Owns names, defaults and rules. Knows nothing of how an option is carried out.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from sgdsl.errors import UsageError
 
@@ -45,6 +47,17 @@ class RuntimeConfig:
     def in_flight(self) -> int:
         """Twice what runs: while one half is computed the other is being prepared."""
         return self.max_in_flight or 2 * self.max_running
+
+
+def config_from(options: Mapping[str, Any]) -> RuntimeConfig:
+    """The config that a caller's keywords ask for."""
+    known = [field.name for field in fields(RuntimeConfig)]
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"{name!r} is not an option of the runtime; its options are {', '.join(known)}"
+            )
+    return RuntimeConfig(**options)
 
 
 def default_kv_bytes() -> int:

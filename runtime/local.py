@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.assembly import assemble
 from runtime.cache.kv import KVPool, bytes_per_token
-from runtime.config import RuntimeConfig, default_kv_bytes, num_pages
+from runtime.config import config_from, default_kv_bytes, num_pages
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
 from runtime.model.general import GeneralModel
@@ -28,7 +28,7 @@ class Runtime(Service):
     """
 
     def __init__(self, model: str | Path | None = None, **options: Any) -> None:
-        self.config = config = RuntimeConfig(**options)
+        self.config = config = config_from(options)
         self.folder = folder = resolve_model(model)
         network = GeneralModel.load(folder)
         self.shape = shape = network.shape

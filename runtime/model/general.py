@@ -7,6 +7,8 @@ through the model's layers, so nothing is ambient.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AutoModelForCausalLM
+from transformers.utils import logging
 
 from runtime.attention.torch import AttentionPlan
 from runtime.errors import UnsupportedModelError
@@ -45,6 +48,18 @@ def paged_attention(
     layer: int = module.layer_idx  # type: ignore[assignment]
     out = attention_plan.run(layer, query[0], key[0], value[0], scale)
     return out[None], None
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Weights on a local disk load in about a second; a bar for that is noise in users' output."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 AttentionInterface.register(ATTENTION, paged_attention)
@@ -80,9 +95,10 @@ class GeneralModel:
 
     @classmethod
     def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralModel:
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation=ATTENTION
-        )
+        with _without_progress_bars():
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, attn_implementation=ATTENTION
+            )
         return cls(model.eval())
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:

@@ -1,0 +1,193 @@
+"""The engine dies, rows are cancelled, Ctrl-C comes: everything ends, and nothing is left behind."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import sgdsl as sgl
+from runtime.tokenizer import Tokenizer
+from sgdsl import BackendError, BatchInterrupted, CancelledError, ProgramError, ProgramState
+from sgdsl.execution import Execution
+from sgdsl.graph import DEFAULT_SAMPLING
+from tests import reference
+from tests.e2e.conftest import HashService, MakeService
+
+
+@sgl.function
+def write(s: ProgramState, index: int, num_tokens: int = 20) -> None:
+    s += f"the license {index}"
+    s += sgl.gen("x", num_tokens, ignore_eos=True)
+
+
+def rows(count: int, num_tokens: int = 20) -> list[dict[str, Any]]:
+    return [{"index": index, "num_tokens": num_tokens} for index in range(count)]
+
+
+class Stumble(Exception):
+    """What the tests' executors raise."""
+
+
+def fail_at_step(service: HashService, step: int) -> None:
+    forward, steps = service.executor.forward, iter(range(10**9))
+
+    def failing(batch: Any) -> Any:
+        if next(steps) == step:
+            raise Stumble("the device is gone")
+        return forward(batch)
+
+    service.executor.forward = failing  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("step", [0, 1, 7])
+def test_when_the_engine_dies_every_row_hears_of_it(make_service: MakeService, step: int) -> None:
+    service = make_service(max_running=4)
+    fail_at_step(service, step)
+    began = time.monotonic()
+    states = write.run_batch(rows(30), backend=service)
+    assert time.monotonic() - began < 2
+    failed = [state for state in states if state.outcome and state.outcome.status == "failed"]
+    assert len(failed) >= 30 - 4
+    for state in failed:
+        error = state.error()
+        assert isinstance(error, ProgramError)
+        assert isinstance(error.__cause__, BackendError)
+        assert "the device is gone" in str(error)
+    late = write.run(index=0, backend=service)
+    assert isinstance(late.error(), ProgramError)
+
+
+def test_ctrl_c_keeps_what_is_finished_and_cancels_the_rest(make_service: MakeService) -> None:
+    service = make_service(max_running=2, max_in_flight=4)
+    forward = service.executor.forward
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupting(batch: Any) -> Any:
+        if len(service.executor.log) == 60:
+            signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.001)
+        return forward(batch)
+
+    service.executor.forward = interrupting  # type: ignore[method-assign]
+    with pytest.raises(BatchInterrupted) as stopped:
+        write.run_batch(rows(400), backend=service)
+    states = stopped.value.states
+    assert len(states) == 400
+    statuses = [state.outcome.status for state in states if state.outcome]
+    assert len(statuses) == 400
+    assert set(statuses) == {"truncated", "cancelled"}
+    for state, status in zip(states, statuses, strict=True):
+        if status == "truncated":
+            assert state.text().startswith("the license")
+    again = write.run(index=1, backend=service)
+    assert again.error() is None
+    service.check_idle()
+
+
+def test_closing_ends_what_is_under_way(make_service: MakeService) -> None:
+    service = make_service()
+    gate, reached = threading.Event(), threading.Event()
+    forward = service.executor.forward
+
+    def waiting(batch: Any) -> Any:
+        reached.set()
+        gate.wait(5)
+        return forward(batch)
+
+    service.executor.forward = waiting  # type: ignore[method-assign]
+    states: list[ProgramState] = []
+    thread = threading.Thread(
+        target=lambda: states.extend(write.run_batch(rows(20, 1000), backend=service))
+    )
+    thread.start()
+    assert reached.wait(5)
+    closing = threading.Thread(target=service.close)
+    closing.start()
+    gate.set()
+    closing.join(2)
+    thread.join(2)
+    assert not closing.is_alive()
+    assert not thread.is_alive()
+    assert {state.outcome.status for state in states if state.outcome} == {"failed"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    batch=st.lists(reference.programs, min_size=2, max_size=8),
+    victims=st.sets(st.integers(0, 7)),
+    step=st.integers(0, 30),
+    seed=st.integers(0, 100),
+)
+def test_rows_cancelled_at_any_state_leave_nothing_behind(
+    tokenizer: Tokenizer,
+    batch: list[reference.Program],
+    victims: set[int],
+    step: int,
+    seed: int,
+) -> None:
+    """And their neighbours are what they would have been."""
+    with HashService(tokenizer, num_pages=60, page_size=8, max_running=3) as service:
+        whole = [
+            reference.perform.run(program=program, backend=service, seed=seed + index)
+            for index, program in enumerate(batch)
+        ]
+    with HashService(tokenizer, num_pages=60, page_size=8, max_running=3) as service:
+        forward = service.executor.forward
+        started, reached = threading.Event(), threading.Event()
+
+        def counting(found: Any) -> Any:
+            started.wait(5)
+            if len(service.executor.log) == step:
+                reached.set()
+            return forward(found)
+
+        service.executor.forward = counting  # type: ignore[method-assign]
+        executions = [
+            execution(program, service, seed + index) for index, program in enumerate(batch)
+        ]
+        threads = [threading.Thread(target=body_of(each)) for each in executions]
+        for thread in threads:
+            thread.start()
+        started.set()
+        reached.wait(0.05)
+        for index in victims & set(range(len(batch))):
+            executions[index].cancel()
+        for index, (each, expected) in enumerate(zip(executions, whole, strict=True)):
+            threads[index].join(5)
+            outcome = each.run.wait()
+            if index not in victims:
+                assert expected.outcome is not None
+                assert outcome.status == expected.outcome.status
+                if outcome.error is None:
+                    assert each.state.text() == expected.text()
+        service.flush_cache()
+        service.check_idle()
+
+
+def execution(program: reference.Program, service: HashService, seed: int) -> Execution:
+    body = reference.perform.__wrapped__  # type: ignore[attr-defined]
+    return Execution(
+        lambda state: body(state, program),
+        body.__code__,
+        backend=service,
+        sampling=DEFAULT_SAMPLING,
+        seed=seed,
+    )
+
+
+def body_of(each: Execution) -> Callable[[], None]:
+    """The body as a thread runs it: an error is the run's outcome, and expected here."""
+
+    def call() -> None:
+        with suppress(ProgramError, CancelledError):
+            each.body()
+
+    return call
