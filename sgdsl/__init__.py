@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgdsl.api import (
     REGEX_BOOL,
@@ -51,6 +51,9 @@ from sgdsl.machine import Completion
 from sgdsl.outcome import Outcome
 from sgdsl.program import Program, function
 from sgdsl.state import ProgramState
+
+if TYPE_CHECKING:
+    from runtime import Runtime
 
 __all__ = [
     "REGEX_BOOL",
@@ -101,9 +104,13 @@ __all__ = [
 ]
 
 
-def Runtime(model: str | None = None, **options: Any) -> Any:  # noqa: N802 - users look for a class
-    """The in-process engine, as a backend: see `runtime.Runtime`. Torch is imported by the call."""
-    return importlib.import_module("runtime").Runtime(model, **options)
+if not TYPE_CHECKING:  # or every name would exist for a type checker
+
+    def __getattr__(name: str) -> Any:
+        """`Runtime`, the in-process engine, brings torch: it is imported when it is first used."""
+        if name == "Runtime":
+            return importlib.import_module("runtime").Runtime
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def flush_cache(backend: Backend | None = None) -> Any:

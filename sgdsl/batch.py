@@ -157,6 +157,7 @@ class Batch(Generic[Row]):
             for row in self._rows:
                 execution = self._start(self._num_taken, row)
                 execution.run.finish_cancelled("its batch ended before it was started")
+                execution.run.release()
                 states.append(execution.state)
                 self._num_taken += 1
             self._input.release()

@@ -8,7 +8,9 @@ finishes. Knows nothing of how a backend works.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,6 +25,11 @@ from sgdsl.source import Source
 from sgdsl.waiting import blocking
 
 _run_ids = itertools.count()
+LOOK_UP_S = 1.0
+"""How long a thread waits without a look at its signals: Ctrl-C interrupts a wait of the main
+thread only when the system hands the signal to that thread, which it need not do.
+"""
+
 _RELEASED = threading.Condition()
 """The lock of all released runs: they do not change any more, so nobody waits on it."""
 
@@ -145,11 +152,20 @@ class Run:
 
     def wait_until(self, reached: Callable[[], bool], *, timeout_s: float | None = None) -> None:
         """Wait until `reached()` (called under the run's lock) holds or the run is finished."""
+
+        def over() -> bool:
+            return self.outcome is not None or reached()
+
         with self._changed:
-            if self.outcome is not None or reached():
+            if over():
                 return
+        end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         with blocking(), self._changed:
-            self._changed.wait_for(lambda: self.outcome is not None or reached(), timeout_s)
+            while not over():
+                left_s = end_s - time.monotonic()
+                if left_s <= 0:
+                    return
+                self._changed.wait(min(left_s, LOOK_UP_S))
 
     def raise_error(self) -> None:
         """Raise what ended the run before its time, if something did."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from enum import Enum
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -195,7 +197,12 @@ def test_an_expression_has_neither_text_nor_truth() -> None:
         bool(sgl.gen("x"))
 
 
-def test_every_public_name_exists() -> None:
+def test_every_public_name_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = ModuleType("runtime")
+    runtime.Runtime = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "runtime", runtime)
     for name in sgl.__all__:
         assert getattr(sgl, name) is not None
+    with pytest.raises(AttributeError, match="'sgdsl' has no attribute 'Engine'"):
+        _ = sgl.Engine  # type: ignore[attr-defined]
     assert sgl.REGEX_INT == r"[-+]?[0-9]+[ \n]*"

@@ -226,9 +226,19 @@ def test_threads_are_added_for_bodies_that_wait_and_bounded() -> None:
         most = max(most, sgdsl_threads())
         return "x"
 
-    backend = MockBackend(watch, stepwise=True)
+    class Waiting(MockBackend):
+        """Answers nothing before eight rows are submitted."""
+
+        num_submitted = 0
+
+        def submit(self, run: Run) -> None:
+            super().submit(run)
+            self.num_submitted += 1
+            if self.num_submitted == 8:
+                self.resume()
+
+    backend = Waiting(watch, stepwise=True)
     backend.pause()
-    threading.Timer(0.1, backend.resume).start()
     rows = [(i,) for i in range(40)]
     states = reading.run_batch(rows, backend=backend, num_threads=8)
     backend.close()

@@ -1,4 +1,4 @@
-"""Random programs on a backend that fails at random nodes, or dies: every row ends, and truthfully."""
+"""Random programs on a backend that fails at random nodes, or dies: every row ends, truthfully."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState
