@@ -61,7 +61,7 @@ class Completions:
 
     def __init__(self, algebra: Algebra, vocabulary: Vocabulary) -> None:
         self.algebra = algebra
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._end = Spelling(-1, None)
         self._nowhere = Spelling(-1, None)
         self._nowhere.cost = UNREACHABLE
@@ -69,10 +69,11 @@ class Completions:
         self._before: dict[tuple[Expr, Spelling], Spelling] = {}
         self._rounds: dict[tuple[Expr, Spelling], list[Spelling]] = {}
         self._found: dict[Expr, bytes | None] = {algebra.empty: None}
+        self._alive: dict[Expr, bool] = {}
 
     def forget(self) -> None:
         """Drops every memo (they hold expressions and cells)."""
-        for memo in (self._of, self._before, self._rounds, self._found):
+        for memo in (self._of, self._before, self._rounds, self._found, self._alive):
             memo.clear()
         self._of[self.algebra.empty] = self._nowhere
         self._found[self.algebra.empty] = None
@@ -85,12 +86,20 @@ class Completions:
 
     def is_alive(self, node: Expr) -> bool:
         """Whether `node` has a string at all."""
-        while isinstance(node, Concat):
-            if not self.is_alive(node.head):
-                return False
-            node = node.tail
         if node.plain:
-            return not isinstance(node, Empty)
+            return node is not self.algebra.empty
+        spine: list[Concat] = []
+        while isinstance(node, Concat) and node not in self._alive:
+            spine.append(node)
+            node = node.tail
+        alive = self._alive[node] if node in self._alive else self._is_alive(node)
+        for cell in reversed(spine):
+            alive = self._alive[cell] = alive and self.is_alive(cell.head)
+        return alive
+
+    def _is_alive(self, node: Expr) -> bool:
+        if node.plain:
+            return node is not self.algebra.empty
         if isinstance(node, Union):
             return any(self.is_alive(option) for option in node.options)
         if isinstance(node, Repeat):
@@ -171,7 +180,7 @@ class Completions:
         """One byte in front: the best token that starts with it, and what it leaves."""
         cell = Spelling(byte, tail)
         cell.cost = UNREACHABLE
-        child, token_at = self._vocabulary.child, self._vocabulary.token_at
+        child, token_at = self.vocabulary.child, self.vocabulary.token_at
         node = child.get(byte)
         after: Spelling | None = tail
         while node is not None and after is not None:
@@ -183,7 +192,7 @@ class Completions:
 
     def _likely(self, mask: int) -> list[int]:
         """A few bytes of a set, those that a token of their own can write first."""
-        single = mask & self._vocabulary.single_bytes
+        single = mask & self.vocabulary.single_bytes
         chosen = single if single else mask
         letters = chosen & _COMMON
         return _some_bytes(letters or chosen, TRIED_BYTES)

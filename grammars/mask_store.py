@@ -11,11 +11,13 @@ from collections.abc import Hashable
 from threading import Lock
 from typing import Protocol
 
+from grammars.algebra import Algebra
 from grammars.clamp import clamp
 from grammars.completion import Completions
 from grammars.expr import Expr
 from grammars.masks import BandMask, Mask, compute_band
 from grammars.states import StateTable
+from grammars.trie import Trie
 from grammars.vocabulary import Vocabulary
 
 MAX_KEPT_STATES = 16_384
@@ -82,18 +84,24 @@ class MaskStore:
             if len(self._states) > MAX_KEPT_STATES:
                 self._states.clear()
             self._states.derive_with(completions)
-            bands = [self._band(node, index) for index in range(len(self.vocabulary.bands))]
+            bands = self._bands(node, completions.algebra)
         made = Mask(bands, self.vocabulary, is_complete=node.nullable)
         self._cache.put(node, made)
         return made
 
-    def _band(self, node: Expr, index: int) -> BandMask:
-        """One band's part of a mask, shared by all states that its tokens cannot tell apart."""
-        trie = self.vocabulary.bands[index]
-        node = clamp(self._states.completions.algebra, node, trie.longest)
-        found = self._cache.get((node, index))
+    def _bands(self, node: Expr, algebra: Algebra) -> list[BandMask]:
+        """The parts of a mask. Where no counter is near its end, all tokens are one band."""
+        bands = self.vocabulary.bands
+        clamped = [clamp(algebra, node, trie.longest) for trie in bands]
+        if all(key is node for key in clamped):
+            return [compute_band(node, self.vocabulary.trie, states=self._states)]
+        return [self._band(key, trie) for key, trie in zip(clamped, bands, strict=True)]
+
+    def _band(self, node: Expr, trie: Trie) -> BandMask:
+        """One band's part, shared by all states that its tokens cannot tell apart."""
+        found = self._cache.get((node, trie))
         if isinstance(found, BandMask):
             return found
-        made = compute_band(node, trie, states=self._states, vocabulary=self.vocabulary)
-        self._cache.put((node, index), made)
+        made = compute_band(node, trie, states=self._states)
+        self._cache.put((node, trie), made)
         return made

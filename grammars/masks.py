@@ -8,7 +8,6 @@ It must not know of matchers and their budgets; a mask answers for every budget.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +17,7 @@ from grammars.completion import UNREACHABLE
 from grammars.expr import Expr
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
-from grammars.vocabulary import Vocabulary
+from grammars.vocabulary import BITS_PER_WORD, Vocabulary
 
 FEW = 4
 """A frontier this small is walked in Python: a round of numpy costs as much as a dozen nodes."""
@@ -30,30 +29,32 @@ class BandMask:
     `row` has a bit for each; `dearest` is the highest cost among them, -1 when there is none.
     """
 
-    __slots__ = ("_costs", "_ends", "_order", "dearest", "row")
+    __slots__ = ("_costs", "_token_ids", "dearest", "row")
 
     def __init__(self, *, row: Int32, token_ids: NDArray[np.integer], costs: Int32) -> None:
         self.row = row
-        levels, counts = np.unique(costs, return_counts=True)
-        self.dearest = int(levels[-1]) if len(levels) else -1
-        self._costs: list[int] = levels.tolist()
-        self._ends: list[int] = np.cumsum(counts).tolist()
-        self._order: NDArray[np.integer] | None = None
-        if len(levels) > 1:
-            small = np.uint16 if len(row) * 32 <= 1 << 16 else np.uint32
-            self._order = token_ids[np.argsort(costs, kind="stable")].astype(small)
+        self.dearest = int(costs.max(initial=-1))
+        self._token_ids: NDArray[np.integer] | None = None
+        if len(costs) and costs.min() != self.dearest:
+            self._token_ids = _compact(token_ids, len(row) * BITS_PER_WORD)
+            self._costs = _compact(costs, self.dearest)
 
     @property
     def num_bytes(self) -> int:
         """What it keeps in memory, about."""
-        return 500 + self.row.nbytes + (0 if self._order is None else self._order.nbytes)
+        lists = 0 if self._token_ids is None else self._token_ids.nbytes + self._costs.nbytes
+        return 500 + self.row.nbytes + lists
 
     def affordable(self, cost: int) -> NDArray[np.integer]:
         """The ids of the tokens after which finishing costs at most `cost`, when not all do."""
-        level = bisect_right(self._costs, cost)
-        if level == 0 or self._order is None:
+        if self._token_ids is None:
             return np.zeros(0, dtype=np.uint16)
-        return self._order[: self._ends[level - 1]]
+        return self._token_ids[self._costs <= cost]
+
+
+def _compact(numbers: NDArray[np.integer], highest: int) -> NDArray[np.integer]:
+    """The same numbers (none of them negative) in two bytes each where they fit."""
+    return numbers.astype(np.uint16 if highest < 1 << 16 else np.uint32)
 
 
 class Mask:
@@ -89,14 +90,16 @@ class Mask:
         return row
 
 
-def compute_band(node: Expr, trie: Trie, *, states: StateTable, vocabulary: Vocabulary) -> BandMask:
+def compute_band(node: Expr, trie: Trie, *, states: StateTable) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
+    completions = states.completions
+    vocabulary = completions.vocabulary
     reached = _walk(states, trie, states.id_of(node))[trie.token_node]  # one for each token
-    allowed = np.flatnonzero(reached)
+    allowed = reached.nonzero()[0]
     token_ids, reached = trie.token_ids[allowed], reached[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
-    for state_id in np.flatnonzero(np.bincount(reached, minlength=len(states))).tolist():
-        cost_of[state_id] = states.completions.cost(states.node(state_id))
+    for state_id in np.bincount(reached, minlength=len(states)).nonzero()[0].tolist():
+        cost_of[state_id] = completions.cost(states.node(state_id))
     costs = cost_of[reached]
     if not vocabulary.is_complete:
         possible = costs < UNREACHABLE
@@ -112,14 +115,14 @@ def _walk(states: StateTable, trie: Trie, start: int) -> Int32:
     while len(nodes) > FEW or (len(nodes) and not nodes[0]):
         states.fill_missing(reached)
         counts = trie.num_children[nodes]
-        ends = np.cumsum(counts)
-        shift = np.repeat(trie.first_child[nodes] - (ends - counts), counts)
-        children = shift + np.arange(ends[-1], dtype=np.int32)
-        successors = states.table[np.repeat(reached, counts), trie.edge_byte[children]]
-        alive = np.flatnonzero(successors != DEAD)
+        ends = counts.cumsum(dtype=np.int32)
+        children = (trie.first_child[nodes] - (ends - counts)).repeat(counts)
+        children += np.arange(ends[-1], dtype=np.int32)
+        successors = states.table[reached.repeat(counts), trie.edge_byte[children]]
+        alive = successors.nonzero()[0]
         nodes, reached = children[alive], successors[alive]
         after[nodes] = reached
-        inner = np.flatnonzero(trie.num_children[nodes])
+        inner = trie.num_children[nodes].nonzero()[0]
         nodes, reached = nodes[inner], reached[inner]
     _walk_few(states, trie, list(zip(nodes.tolist(), reached.tolist(), strict=True)), after)
     return after
