@@ -32,8 +32,6 @@ _RAW: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, LAST))
 _HEX_ESCAPED: Ranges = ((0, 0x1F), (0x7F, 0xD7FF), (0xE000, 0xFFFF))
 _PAIRED: Ranges = ((0x10000, LAST),)
 
-ByteRanges = tuple[tuple[int, int], ...]
-
 
 def normalized(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Sorted, disjoint, without surrogates."""
@@ -86,19 +84,9 @@ def unicode_class(name: str) -> Ranges:
     Taken from `re` itself, so it agrees with the running interpreter's Unicode version.
     """
     assert name in ("d", "s", "w"), "only the classes of `re`"
-    spans = (match.span() for match in re.finditer(f"\\{name}+", _all_text()))
-    shift = 0x800  # `_all_text` lacks the surrogates
-    return normalized(
-        part
-        for first, end in spans
-        for part in (
-            [(first, end - 1)]
-            if end <= 0xD800
-            else [(first + shift, end - 1 + shift)]
-            if first >= 0xD800
-            else [(first, 0xD7FF), (0xE000, end - 1 + shift)]
-        )
-    )
+    text = _all_text()
+    spans = (match.span() for match in re.finditer(f"\\{name}+", text))
+    return normalized((ord(text[first]), ord(text[end - 1])) for first, end in spans)
 
 
 @lru_cache(maxsize=1)
@@ -120,65 +108,98 @@ def fold(ranges: Ranges, *, ascii_only: bool = False) -> Ranges:
     return normalized([*ranges, *((ord(c), ord(c)) for c in found)])
 
 
+Encoder = Callable[[Algebra, Ranges], Expr]
+"""How one code point of a set is written: `utf8` or `json_text`."""
+
+ByteSets = tuple[int, ...]
+"""One byte out of each of these sets, one after another."""
+
+
 def utf8(algebra: Algebra, ranges: Ranges) -> Expr:
     """One code point of `ranges`, as UTF-8."""
-    return _trie(algebra, [s for first, last in ranges for s in _utf8_sequences(first, last)])
+    return _any_of(algebra, [s for first, last in ranges for s in _utf8_sequences(first, last)])
 
 
 def json_text(algebra: Algebra, ranges: Ranges) -> Expr:
     """One code point of `ranges`, as it may be written inside a JSON string."""
-    options = [utf8(algebra, intersect(ranges, _RAW))]
-    short = 0
-    for code, letter in SHORT_ESCAPES.items():
-        if any(first <= code <= last for first, last in ranges):
-            short |= 1 << ord(letter)
-    sequences = [_hex4(*part) for part in _hex_parts(intersect(ranges, _HEX_ESCAPED), 4)]
-    escapes = [algebra.byte_set(short), _escaped(algebra, sequences)]
+    raw = utf8(algebra, intersect(ranges, _RAW))
+    short = sum(
+        1 << ord(letter)
+        for code, letter in SHORT_ESCAPES.items()
+        if intersect(ranges, ((code, code),))
+    )
+    escapes = [algebra.byte_set(short)]
+    for first, last in intersect(ranges, _HEX_ESCAPED):
+        escapes.append(_hex_escape(algebra, first, last))
     for first, last in intersect(ranges, _PAIRED):
         escapes += _surrogate_pairs(algebra, first - 0x10000, last - 0x10000)
-    options.append(algebra.concat(algebra.literal(b"\\"), algebra.union(escapes)))
-    return algebra.union(options)
-
-
-def _escaped(algebra: Algebra, sequences: list[ByteMasks]) -> Expr:
-    return algebra.concat(algebra.literal(b"u"), _mask_trie(algebra, sequences))
+    return algebra.union([raw, algebra.concat(algebra.literal(b"\\"), algebra.union(escapes))])
 
 
 def _surrogate_pairs(algebra: Algebra, first: int, last: int) -> list[Expr]:
-    """`\\uD8xx\\uDCxx` for the offsets first..last beyond the BMP (20 bits: 10 high, 10 low)."""
-    made = []
-    for high_first, high_last, low_first, low_last in _split(first, last, 1024):
-        made.append(
-            algebra.sequence(
-                [
-                    _escaped(algebra, _hex_range(0xD800 + high_first, 0xD800 + high_last)),
-                    algebra.literal(b"\\"),
-                    _escaped(algebra, _hex_range(0xDC00 + low_first, 0xDC00 + low_last)),
-                ]
-            )
+    """`uD8xx\\uDCxx` for the offsets first..last beyond the BMP (20 bits: 10 high, 10 low)."""
+    return [
+        algebra.sequence(
+            [
+                _hex_escape(algebra, 0xD800 + high_first, 0xD800 + high_last),
+                algebra.literal(b"\\"),
+                _hex_escape(algebra, 0xDC00 + low_first, 0xDC00 + low_last),
+            ]
         )
-    return made
+        for high_first, high_last, low_first, low_last in _split(first, last, 1024)
+    ]
 
 
-def _split(first: int, last: int, base: int) -> list[tuple[int, int, int, int]]:
-    """The numbers first..last as blocks (high_first, high_last) x (low_first, low_last)."""
-    (h1, l1), (h2, l2) = divmod(first, base), divmod(last, base)
-    if h1 == h2:
-        return [(h1, h1, l1, l2)]
-    blocks = []
-    if l1:
-        blocks.append((h1, h1, l1, base - 1))
-        h1 += 1
-    tail = []
-    if l2 < base - 1:
-        tail.append((h2, h2, 0, l2))
-        h2 -= 1
-    if h1 <= h2:
-        blocks.append((h1, h2, 0, base - 1))
-    return blocks + tail
+def _hex_escape(algebra: Algebra, first: int, last: int) -> Expr:
+    """`uXXXX` for the code units first..last."""
+    return algebra.concat(algebra.literal(b"u"), _any_of(algebra, _hex_sequences(first, last, 4)))
 
 
-ByteMasks = tuple[int, ...]
+def _hex_sequences(first: int, last: int, width: int) -> list[ByteSets]:
+    """first..last in `width` hex digits."""
+    if width == 1:
+        return [(_hex_digits(first, last),)]
+    return [
+        (_hex_digits(high_first, high_last), *low)
+        for high_first, high_last, low_first, low_last in _split(first, last, 16 ** (width - 1))
+        for low in _hex_sequences(low_first, low_last, width - 1)
+    ]
+
+
+@lru_cache(maxsize=256)
+def _hex_digits(first: int, last: int) -> int:
+    """The byte set of the digits first..last, in either case."""
+    letters = {ord(c) for d in range(first, last + 1) for c in (f"{d:x}", f"{d:X}")}
+    return sum(1 << letter for letter in letters)
+
+
+def _utf8_sequences(first: int, last: int) -> list[ByteSets]:
+    """first..last in UTF-8, in ascending order."""
+    found: list[ByteSets] = []
+    for lowest, highest, width, lead in _UTF8_WIDTHS:
+        if max(first, lowest) <= min(last, highest):
+            found += _utf8_blocks(max(first, lowest), min(last, highest), width, lead)
+    return found
+
+
+_UTF8_WIDTHS = (
+    (0, 0x7F, 1, 0),
+    (0x80, 0x7FF, 2, 0xC0),
+    (0x800, 0xFFFF, 3, 0xE0),
+    (0x10000, LAST, 4, 0xF0),
+)
+"""First and last code point of each width, and the bits of its leading byte."""
+
+
+def _utf8_blocks(first: int, last: int, width: int, lead: int) -> list[ByteSets]:
+    """first..last, all of one width; `lead` is added to the first byte, 0x80 to the others."""
+    if width == 1:
+        return [(_span(lead + first, lead + last),)]
+    return [
+        (_span(lead + high_first, lead + high_last), *low)
+        for high_first, high_last, low_first, low_last in _split(first, last, 64 ** (width - 1))
+        for low in _utf8_blocks(low_first, low_last, width - 1, 0x80)
+    ]
 
 
 def _span(first: int, last: int) -> int:
@@ -186,91 +207,31 @@ def _span(first: int, last: int) -> int:
     return (1 << (last + 1)) - (1 << first)
 
 
-@lru_cache(maxsize=256)
-def _hex_digits(first: int, last: int) -> int:
-    mask = 0
-    for digit in range(first, last + 1):
-        for letter in (f"{digit:x}", f"{digit:X}"):
-            mask |= 1 << ord(letter)
-    return mask
+def _split(first: int, last: int, base: int) -> list[tuple[int, int, int, int]]:
+    """The numbers first..last as blocks (high_first, high_last, low_first, low_last): every high
+    digit with every low one, in base `base`."""
+    (high_first, low_first), (high_last, low_last) = divmod(first, base), divmod(last, base)
+    if high_first == high_last:
+        return [(high_first, high_last, low_first, low_last)]
+    before, after = [], []
+    if low_first:
+        before.append((high_first, high_first, low_first, base - 1))
+        high_first += 1
+    if low_last < base - 1:
+        after.append((high_last, high_last, 0, low_last))
+        high_last -= 1
+    whole = [(high_first, high_last, 0, base - 1)] if high_first <= high_last else []
+    return before + whole + after
 
 
-def _hex_range(first: int, last: int) -> list[ByteMasks]:
-    """Sequences of four hex digits, first..last."""
-    return [tuple(_hex_digits(a, b) for a, b in part) for part in _digit_blocks(first, last, 4)]
-
-
-def _hex_parts(ranges: Ranges, width: int) -> list[ByteRanges]:
-    return [part for first, last in ranges for part in _digit_blocks(first, last, width)]
-
-
-def _hex4(*digits: tuple[int, int]) -> ByteMasks:
-    return tuple(_hex_digits(first, last) for first, last in digits)
-
-
-def _digit_blocks(first: int, last: int, width: int) -> list[ByteRanges]:
-    """first..last in base 16 as products of digit ranges."""
-    if width == 1:
-        return [((first, last),)]
-    return [
-        ((high_first, high_last), *low)
-        for high_first, high_last, low_first, low_last in _split(first, last, 16 ** (width - 1))
-        for low in _digit_blocks(low_first, low_last, width - 1)
-    ]
-
-
-def _utf8_sequences(first: int, last: int) -> list[ByteMasks]:
-    """first..last as products of byte sets, in ascending order."""
-    found = []
-    for low, high, width in (
-        (0, 0x7F, 1),
-        (0x80, 0x7FF, 2),
-        (0x800, 0xFFFF, 3),
-        (0x10000, LAST, 4),
-    ):
-        a, b = max(first, low), min(last, high)
-        if a <= b:
-            found += _utf8_blocks(a, b, width)
-    return found
-
-
-_LEAD = {1: 0, 2: 0xC0, 3: 0xE0, 4: 0xF0}
-
-
-def _utf8_blocks(first: int, last: int, width: int) -> list[ByteMasks]:
-    def blocks(first: int, last: int, left: int, lead: int) -> list[ByteMasks]:
-        if left == 1:
-            return [(_span(lead + first, lead + last),)]
-        return [
-            (_span(lead + high_first, lead + high_last), *low)
-            for high_first, high_last, low_first, low_last in _split(first, last, 64 ** (left - 1))
-            for low in blocks(low_first, low_last, left - 1, 0x80)
-        ]
-
-    return blocks(first, last, width, _LEAD[width])
-
-
-def _trie(algebra: Algebra, sequences: list[ByteMasks]) -> Expr:
-    return _mask_trie(algebra, sequences)
-
-
-def _mask_trie(algebra: Algebra, sequences: list[ByteMasks]) -> Expr:
-    """The union of sequences, with common first sets written once (they are equal or disjoint)."""
-    branches: dict[int, list[ByteMasks]] = {}
-    ends = False
-    for sequence in sequences:
-        if sequence:
-            branches.setdefault(sequence[0], []).append(sequence[1:])
-        else:
-            ends = True
-    made = [
-        algebra.concat(algebra.byte_set(mask), _mask_trie(algebra, rests))
+def _any_of(algebra: Algebra, sequences: list[ByteSets]) -> Expr:
+    """Any of the sequences, with common first sets written once (they are equal or disjoint)."""
+    branches: dict[int, list[ByteSets]] = {}
+    for first, *rest in sequences:
+        branches.setdefault(first, []).append(tuple(rest))
+    return algebra.union(
+        algebra.concat(
+            algebra.byte_set(mask), _any_of(algebra, rests) if rests[0] else algebra.epsilon
+        )
         for mask, rests in branches.items()
-    ]
-    if ends:
-        made.append(algebra.epsilon)
-    return algebra.union(made)
-
-
-Encoder = Callable[[Algebra, Ranges], Expr]
-"""How one code point of a set is written: `utf8` or `json_text`."""
+    )

@@ -17,7 +17,7 @@ from grammars.algebra import Algebra
 from grammars.charset import utf8
 from grammars.errors import EmptyLanguageError, GrammarError
 from grammars.expr import Expr
-from grammars.json_values import parse_json
+from grammars.json_values import is_text, parse_json
 from grammars.regex_lowering import lower_full
 from grammars.schema import lower_schema
 
@@ -68,7 +68,8 @@ class Choices(Constraint):
             raise EmptyLanguageError("Choices got no text; give at least one")
         object.__setattr__(self, "texts", tuple(texts))
         for text in self.texts:
-            _check_encodable(text)
+            if not is_text(text):
+                raise GrammarError(f"Choices got {text!r:.80} with a lone surrogate: it is no text")
 
     def lower(self, algebra: Algebra) -> Expr:
         return algebra.words(text.encode() for text in self.texts)
@@ -128,10 +129,3 @@ def _schema_text(schema: object) -> str:
     if not isinstance(value, dict | bool):
         raise GrammarError(f"the schema {text:.80} is neither an object nor a bool", "")
     return text
-
-
-def _check_encodable(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise GrammarError(f"{text!r:.80} has a lone surrogate, which is no text") from None

@@ -86,13 +86,13 @@ def _literal(algebra: Algebra, node: Literal) -> Arms:
 def _words(algebra: Algebra, node: Words) -> Arms:
     """One arm per next byte: the table is sorted, so each is a slice."""
     table, depth = node.table, node.depth
+    assert isinstance(table, tuple), "a word table is immutable"
     first = node.first + node.nullable
     found = []
     while first < node.last:
         byte = table[first][depth]
         bound = table[first][:depth] + bytes([byte + 1]) if byte < 255 else None
         last = node.last if bound is None else bisect_left(table, bound, first, node.last)
-        assert isinstance(table, tuple), "a word table is immutable"
         found.append((1 << byte, algebra.words_slice(table, first, last, depth + 1)))
         first = last
     return _join(algebra, found)

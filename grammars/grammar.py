@@ -17,6 +17,7 @@ from grammars.completion import UNREACHABLE, Completions, Spelling
 from grammars.derive import matches, walk
 from grammars.errors import EmptyLanguageError, GrammarError
 from grammars.expr import Expr
+from grammars.json_values import is_text
 from grammars.mask_store import MaskStore
 from grammars.masks import Mask
 
@@ -77,12 +78,10 @@ class Grammar:
 
     def contains(self, text: str) -> bool:
         """Whether `text` is in the language."""
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:  # a lone surrogate is no text
+        if not is_text(text):
             return False
         with self._step():
-            return matches(self._algebra, self.start, data)
+            return matches(self._algebra, self.start, text.encode())
 
     def fewest_tokens(self, data: bytes) -> list[int]:
         """The fewest tokens that write `data`; raises GrammarError when none do."""

@@ -40,10 +40,24 @@ def _exact_int(digits: str) -> int | Decimal:
 
 
 def spellings(value: JsonValue, whitespace: str) -> list[str]:
-    """The texts that are taken for `value`: as it is, and with all that is not ASCII escaped."""
+    """The texts that are taken for `value`: as it is, and with all that is not ASCII escaped.
+
+    None at all when it has a lone surrogate, which is no text.
+    """
     raw = dump(value, whitespace, ascii_only=False)
+    if not is_text(raw):
+        return []
     escaped = dump(value, whitespace, ascii_only=True)
     return [raw] if raw == escaped else [raw, escaped]
+
+
+def is_text(text: str) -> bool:
+    """Whether UTF-8 can write it: it has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def dump(value: JsonValue, whitespace: str, *, ascii_only: bool) -> str:

@@ -27,6 +27,15 @@ MAX_NESTING = 100
 """Groups inside groups; real patterns stay below 20, and every level costs Python stack."""
 
 
+_REFUSED_GROUPS = {
+    "=": "look-ahead",
+    "!": "look-ahead",
+    "<=": "look-behind",
+    "<!": "look-behind",
+    ">": "an atomic group",
+    "P=": "a back-reference",
+    "(": "a conditional group",
+}
 _FLAG_OF = {"i": "ignore_case", "s": "dot_all", "a": "ascii", "x": "verbose"}
 
 
@@ -135,15 +144,13 @@ class _Parser(Scanner):
             raise self.malformed("a group that is not closed", column)
         self.nesting -= 1
         self.flags = outer
-        return tree if not isinstance(tree, Seq) or tree.items else Seq(())
+        return tree
 
     def group_kind(self, column: int) -> bool:
         """Reads what follows `(?`; False when it was global flags, which hold no group."""
         if self.take(":"):
             return True
-        for mark, what in (("=", "look-ahead"), ("!", "look-ahead"), ("<=", "look-behind"),
-                           ("<!", "look-behind"), (">", "an atomic group"),
-                           ("P=", "a back-reference"), ("(", "a conditional group")):  # fmt: skip
+        for mark, what in _REFUSED_GROUPS.items():
             if self.peek(mark):
                 raise self.unsupported(what, column)
         if self.take("P<" if self.dialect is PYTHON else "<"):

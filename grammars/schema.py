@@ -22,7 +22,7 @@ from grammars.algebra import Algebra
 from grammars.charset import utf8
 from grammars.errors import EmptyLanguageError, UnsupportedError
 from grammars.expr import Expr
-from grammars.json_values import JsonValue, spellings
+from grammars.json_values import JsonValue, is_text, spellings
 from grammars.number_lowering import lower_number
 from grammars.schema_reader import MAX_DEPTH, SchemaReader
 from grammars.shapes import (
@@ -118,7 +118,8 @@ class _SchemaLowering:
         if not _are_strings(shapes):
             return None
         strings = Strings(self.algebra, utf8)
-        given = [s.value.encode() for s in shapes if isinstance(s, ValueShape)]
+        values = [s.value for s in shapes if isinstance(s, ValueShape)]
+        given = [value.encode() for value in values if is_text(value)]
         shaped = [strings.body(s) for s in shapes if isinstance(s, StringShape)]
         return self.algebra.union([self.algebra.words(given), *shaped])
 

@@ -17,6 +17,7 @@ from grammars.derive import has_string, matches
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.formats import FORMATS
+from grammars.json_values import is_text
 from grammars.regex_lowering import has_anchor, lower_full, lower_search
 from grammars.regex_tree import ECMA, Chars, Loop, Seq, Tree, span, whole
 from grammars.shapes import StringShape
@@ -62,7 +63,7 @@ class Strings:
 
     def holds(self, text: str, shape: StringShape) -> bool:
         """Whether a given string has `shape`."""
-        if len(text) < shape.min_length:
+        if len(text) < shape.min_length or not is_text(text):
             return False
         if shape.max_length is not None and len(text) > shape.max_length:
             return False

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
@@ -67,5 +68,8 @@ class TypeOf(Constraint):
 
     def parse(self, text: str) -> Any:
         """The instance of the type."""
-        document = parse_json(self.text)
-        return self._adapter.validate_json(json.dumps(text) if only_strings(document) else text)
+        return self._adapter.validate_json(json.dumps(text) if self._is_bare else text)
+
+    @cached_property
+    def _is_bare(self) -> bool:
+        return only_strings(parse_json(self.text))

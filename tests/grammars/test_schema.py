@@ -302,6 +302,9 @@ def test_what_is_no_schema_is_refused_at_once(schema: Any) -> None:
         ),
         ({"type": "string", "format": "uuid", "pattern": "g"}, ""),
         ({"const": 3, "type": "string"}, ""),
+        ({"const": "\ud800"}, ""),
+        ({"enum": ["\ud800"], "minLength": 1}, ""),
+        ({"type": "string", "pattern": "^\ud800$"}, ""),
         ({"allOf": [{"type": "string"}, {"type": "null"}]}, ""),
     ],
 )
