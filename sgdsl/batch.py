@@ -189,6 +189,8 @@ class Batch(Generic[Row]):
 
     def _staff(self, extra: int = 0) -> None:
         """Add a thread if nobody would start the next row, or up to `extra`. Under the lock."""
+        if self._num_starting:  # somebody is at it, perhaps held up by a slow input
+            return
         wanted = max(extra, 1 if self._num_running == 0 else 0)
         wanted = min(wanted, self._limits.threads - self._num_threads)
         for _ in range(wanted):

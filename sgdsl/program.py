@@ -173,7 +173,7 @@ class Program(Generic[R]):
             not isinstance(threads, int) or isinstance(threads, bool) or threads < 1
         ):
             refuse(where, "num_threads", num_threads, '"auto" or a whole number, at least 1')
-        if on_error not in {"collect", "raise"}:
+        if on_error not in ("collect", "raise"):
             refuse(where, "on_error", on_error, '"collect" or "raise"')
         if isinstance(batch, (str, Mapping)) or not isinstance(batch, Iterable):
             refuse(where, "batch", batch, "an iterable of rows, each a dict or a tuple")

@@ -5,13 +5,14 @@ Owns the walk from a call into sgdsl back to the user's line. Knows nothing of w
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, TracebackType
 
-_PACKAGE = str(Path(__file__).parent) + "/"
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 @dataclass(frozen=True, slots=True)

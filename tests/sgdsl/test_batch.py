@@ -17,6 +17,7 @@ import pytest
 import sgdsl as sgl
 from sgdsl import STALL, MockBackend, ProgramState, gen
 from sgdsl.backends.script import Request
+from sgdsl.batch import TICK_S
 from sgdsl.run import Run
 
 pytestmark = pytest.mark.timeout(20)
@@ -215,6 +216,21 @@ def test_a_program_that_never_reads_uses_one_thread() -> None:
     backend = MockBackend(stepwise=True, max_in_flight=64)
     body.run_batch([(i,) for i in range(500)], backend=backend)
     backend.close()
+    assert most == 1
+
+
+def test_a_slow_input_does_not_add_threads() -> None:
+    most = 0
+
+    def rows() -> Iterator[tuple[int]]:
+        nonlocal most
+        for i in range(3):
+            time.sleep(3 * TICK_S)  # that the pool looks after its threads meanwhile is the point
+            most = max(most, sgdsl_threads())
+            yield (i,)
+
+    states = static.run_batch(rows(), backend=MockBackend(), generator_style=True)
+    assert statuses(list(states)) == ["ok"] * 3
     assert most == 1
 
 
