@@ -1,8 +1,5 @@
-"""Which tokens may follow a state, and what each costs. Owns the walk of a trie of tokens.
+"""Which tokens may follow a state, and what finishing after each costs. Owns the masks.
 
-From a state, a trie is walked level by level with numpy: a frontier of (trie node, state) pairs is
-expanded to all children at once, each child's state is gathered from the table of transitions, and
-the dead ones are dropped. What is left are the allowed tokens and the state after each.
 It must not know of matchers and their budgets; a mask answers for every budget.
 """
 
@@ -15,12 +12,10 @@ from numpy.typing import NDArray
 
 from grammars.completion import UNREACHABLE
 from grammars.expr import Expr
-from grammars.states import DEAD, StateTable
+from grammars.states import StateTable
 from grammars.trie import Int32, Trie
+from grammars.trie_walk import after_each_node
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
-
-FEW = 4
-"""A frontier this small is walked in Python: a round of numpy costs as much as a dozen nodes."""
 
 
 class BandMask:
@@ -94,7 +89,7 @@ def compute_band(node: Expr, trie: Trie, *, states: StateTable) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
     completions = states.completions
     vocabulary = completions.vocabulary
-    reached = _walk(states, trie, states.id_of(node))[trie.token_node]  # one for each token
+    reached = after_each_node(node, trie, states)[trie.token_node]  # one for each token
     allowed = reached.nonzero()[0]
     token_ids, reached = trie.token_ids[allowed], reached[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
@@ -105,39 +100,3 @@ def compute_band(node: Expr, trie: Trie, *, states: StateTable) -> BandMask:
         possible = costs < UNREACHABLE
         token_ids, costs = token_ids[possible], costs[possible]
     return BandMask(row=vocabulary.pack(token_ids), token_ids=token_ids, costs=costs)
-
-
-def _walk(states: StateTable, trie: Trie, start: int) -> Int32:
-    """The state after each node of the trie, DEAD where it cannot be reached. # [num_nodes]"""
-    after = np.zeros(trie.num_nodes, dtype=np.int32)
-    nodes = np.zeros(1, dtype=np.int32)
-    reached = np.full(1, start, dtype=np.int32)
-    while len(nodes) > FEW or (len(nodes) and not nodes[0]):
-        states.fill_missing(reached)
-        counts = trie.num_children[nodes]
-        ends = counts.cumsum(dtype=np.int32)
-        children = (trie.first_child[nodes] - (ends - counts)).repeat(counts)
-        children += np.arange(ends[-1], dtype=np.int32)
-        successors = states.table[reached.repeat(counts), trie.edge_byte[children]]
-        alive = successors.nonzero()[0]
-        nodes, reached = children[alive], successors[alive]
-        after[nodes] = reached
-        inner = trie.num_children[nodes].nonzero()[0]
-        nodes, reached = nodes[inner], reached[inner]
-    _walk_few(states, trie, list(zip(nodes.tolist(), reached.tolist(), strict=True)), after)
-    return after
-
-
-def _walk_few(states: StateTable, trie: Trie, pending: list[tuple[int, int]], after: Int32) -> None:
-    """Walks on below a few (node, state) pairs, one child after another."""
-    first_child, num_children, edge_byte = trie.lists
-    while pending:
-        node, state = pending.pop()
-        row = states.row(state)
-        first = first_child[node]
-        for child in range(first, first + num_children[node]):
-            successor = row.item(edge_byte[child])
-            if successor != DEAD:
-                after[child] = successor
-                if num_children[child]:
-                    pending.append((child, successor))

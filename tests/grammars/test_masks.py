@@ -77,6 +77,27 @@ def test_a_mask_of_a_schema_is_brute_force(schema: sg.Schema, seed: int) -> None
             break
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        '[^"]*"(?:ab|,)?',  # leaves its head by a byte of its own
+        '[^"]{0,9}",x|[^"]{0,9}"1',  # two tails of one head
+        ".*a.{0,3}",  # a byte may stay in the head and leave it
+        "(?:[^a]|aa)*a?b",  # may leave in the middle of a round
+        "[^a]{3,}aa[^b]*b",
+    ],
+)
+def test_a_head_that_is_walked_apart_from_its_tail_is_brute_force(pattern: str) -> None:
+    rng = random.Random(0)
+    compiler = Compiler(VOCABULARY)
+    for _ in range(4):
+        matcher = Matcher(compiler.compile(Regex(pattern)), max_tokens=SLACK)
+        while not matcher.is_terminated and matcher.remaining > SLACK - 8:
+            allowed = allowed_tokens(matcher)
+            assert allowed == brute_force(matcher)
+            matcher.accept_token(rng.choice(allowed))
+
+
 def fewest_tokens(texts: set[bytes]) -> float:
     """The fewest tokens of LETTERS that write one of these texts."""
     written = {b""}
