@@ -137,9 +137,9 @@ class Service:
     def _serve(self) -> None:
         try:
             busy = False
-            while self._end is None:
+            while not self._has_ended():
                 self._carry_out(wait=not busy)
-                busy = self._end is None and self._engine.step()
+                busy = not self._has_ended() and self._engine.step()
         except BaseException as cause:  # noqa: BLE001 - the runs must hear of whatever it was
             error = BackendError(f"the engine died: {type(cause).__name__}: {cause}")
             error.__cause__ = cause
@@ -149,6 +149,9 @@ class Service:
         while not self._inbox.empty():
             self._inbox.get()()
         self._engine.programs.fail_all(self._end)
+
+    def _has_ended(self) -> bool:
+        return self._end is not None
 
     def _carry_out(self, *, wait: bool) -> None:
         began = None

@@ -1,8 +1,8 @@
 """A fake executor that obeys the protocol and forgives nothing.
 
-Its KV slots hold the hash of the prefix that they complete; a token's hash follows from the hash in the
-slot before it and the token. So a wrong page, slot, position or stale KV is a wrong hash, and a wrong
-hash is a wrong token: whatever the bookkeeping gets wrong shows in the output.
+Its KV slots hold the hash of the prefix that they complete; a token's hash follows from the hash in
+the slot before it and the token. So a wrong page, slot, position or stale KV is a wrong hash, and a
+wrong hash is a wrong token: whatever the bookkeeping gets wrong shows in the output.
 """
 
 from __future__ import annotations

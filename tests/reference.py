@@ -1,8 +1,8 @@
 """Random programs, and the naive way to execute them.
 
-A program here is plain data, so that it can be run twice: by the frontend on the engine under test, and
-by the reference below, which does one thing at a time, computes every logit from the whole text's
-tokens, and knows neither batches nor caches nor pages.
+A program here is plain data, so that it can be run twice: by the frontend on the engine under test,
+and by the reference below, which does one thing at a time, computes every logit from the whole
+text's tokens, and knows neither batches nor caches nor pages.
 """
 
 from __future__ import annotations

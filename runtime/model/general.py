@@ -54,12 +54,12 @@ def paged_attention(
 def _without_progress_bars() -> Iterator[None]:
     """Weights on a local disk load in about a second; a bar for that is noise in users' output."""
     shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 AttentionInterface.register(ATTENTION, paged_attention)
@@ -99,7 +99,8 @@ class GeneralModel:
             model = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, attn_implementation=ATTENTION
             )
-        return cls(model.eval())
+        model.requires_grad_(False)
+        return cls(model)
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""

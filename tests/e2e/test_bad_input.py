@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 import sgdsl as sgl
-from grammars import EmptyLanguageError, UnsupportedError
+from grammars import Constraint, EmptyLanguageError, Grammar, UnsupportedError
 from runtime import Runtime
 from runtime.errors import ContextLengthError
 from runtime.models import ModelNotFoundError
@@ -110,12 +108,17 @@ def test_a_schema_nobody_can_satisfy_is_refused_once_for_all_rows(
     make_service: MakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = make_service()
-    compiled: list[Any] = []
-    compile_one: Callable[[Any], Any] = service._grammars._compiler.compile
+    compiled: list[Constraint] = []
+    compile_one = service._grammars._compiler.compile
+
+    def counting(constraint: Constraint) -> Grammar:
+        compiled.append(constraint)
+        return compile_one(constraint)
+
     monkeypatch.setattr(
         service._grammars._compiler,
         "compile",
-        lambda constraint: (compiled.append(constraint), compile_one(constraint))[1],
+        counting,
     )
     states = ask.run_batch([{"kind": "unsatisfiable"}] * 20, backend=service)
     assert {state.outcome.status for state in states if state.outcome} == {"failed"}

@@ -1,4 +1,4 @@
-"""The engine dies, rows are cancelled, Ctrl-C comes: everything ends, and nothing is left behind."""
+"""The engine dies, rows are cancelled, Ctrl-C comes: all of it ends, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import sgdsl as sgl
+from runtime.batch import Batch
 from runtime.tokenizer import Tokenizer
 from sgdsl import BackendError, BatchInterrupted, CancelledError, ProgramError, ProgramState
 from sgdsl.execution import Execution
@@ -31,16 +32,16 @@ def rows(count: int, num_tokens: int = 20) -> list[dict[str, Any]]:
     return [{"index": index, "num_tokens": num_tokens} for index in range(count)]
 
 
-class Stumble(Exception):
+class StumbleError(Exception):
     """What the tests' executors raise."""
 
 
 def fail_at_step(service: HashService, step: int) -> None:
     forward, steps = service.executor.forward, iter(range(10**9))
 
-    def failing(batch: Any) -> Any:
+    def failing(batch: Batch) -> list[int]:
         if next(steps) == step:
-            raise Stumble("the device is gone")
+            raise StumbleError("the device is gone")
         return forward(batch)
 
     service.executor.forward = failing  # type: ignore[method-assign]
@@ -70,7 +71,7 @@ def test_ctrl_c_keeps_what_is_finished_and_cancels_the_rest(make_service: MakeSe
     main = threading.main_thread().ident
     assert main is not None
 
-    def interrupting(batch: Any) -> Any:
+    def interrupting(batch: Batch) -> list[int]:
         if len(service.executor.log) == 60:
             signal.pthread_kill(main, signal.SIGINT)
         time.sleep(0.001)
@@ -97,7 +98,7 @@ def test_closing_ends_what_is_under_way(make_service: MakeService) -> None:
     gate, reached = threading.Event(), threading.Event()
     forward = service.executor.forward
 
-    def waiting(batch: Any) -> Any:
+    def waiting(batch: Batch) -> list[int]:
         reached.set()
         gate.wait(5)
         return forward(batch)
@@ -121,14 +122,14 @@ def test_closing_ends_what_is_under_way(make_service: MakeService) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    batch=st.lists(reference.programs, min_size=2, max_size=8),
+    programs=st.lists(reference.programs, min_size=2, max_size=8),
     victims=st.sets(st.integers(0, 7)),
     step=st.integers(0, 30),
     seed=st.integers(0, 100),
 )
 def test_rows_cancelled_at_any_state_leave_nothing_behind(
     tokenizer: Tokenizer,
-    batch: list[reference.Program],
+    programs: list[reference.Program],
     victims: set[int],
     step: int,
     seed: int,
@@ -137,34 +138,35 @@ def test_rows_cancelled_at_any_state_leave_nothing_behind(
     with HashService(tokenizer, num_pages=60, page_size=8, max_running=3) as service:
         whole = [
             reference.perform.run(program=program, backend=service, seed=seed + index)
-            for index, program in enumerate(batch)
+            for index, program in enumerate(programs)
         ]
     with HashService(tokenizer, num_pages=60, page_size=8, max_running=3) as service:
         forward = service.executor.forward
         started, reached = threading.Event(), threading.Event()
 
-        def counting(found: Any) -> Any:
+        def counting(batch: Batch) -> list[int]:
             started.wait(5)
             if len(service.executor.log) == step:
                 reached.set()
-            return forward(found)
+            return forward(batch)
 
         service.executor.forward = counting  # type: ignore[method-assign]
         executions = [
-            execution(program, service, seed + index) for index, program in enumerate(batch)
+            execution(program, service, seed + index) for index, program in enumerate(programs)
         ]
         threads = [threading.Thread(target=body_of(each)) for each in executions]
         for thread in threads:
             thread.start()
         started.set()
         reached.wait(0.05)
-        for index in victims & set(range(len(batch))):
+        for index in victims & set(range(len(programs))):
             executions[index].cancel()
         for index, (each, expected) in enumerate(zip(executions, whole, strict=True)):
             threads[index].join(5)
             outcome = each.run.wait()
             if index not in victims:
                 assert expected.outcome is not None
+                assert outcome is not None
                 assert outcome.status == expected.outcome.status
                 if outcome.error is None:
                     assert each.state.text() == expected.text()

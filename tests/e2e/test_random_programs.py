@@ -85,16 +85,19 @@ def test_when_pages_run_out_rows_are_preempted_and_nothing_changes(
     tokenizer: Tokenizer, page_size: int, prefix_cache: bool
 ) -> None:
     """Twelve rows of up to 110 tokens in a pool of 160, with literals, forks and draws between."""
-    Gen, Text = reference.Gen, reference.Text
     batch: list[reference.Program] = [
         (
-            Text(f"the license {'work ' * index}"),
-            Gen("a", 30, temperature=1.5 * (index % 2)),
-            Text(" contributor"),
+            reference.Text(f"the license {'work ' * index}"),
+            reference.Gen("a", 30, temperature=1.5 * (index % 2)),
+            reference.Text(" contributor"),
             reference.Forked(
-                ((Gen("b", 10, temperature=1.0),), (Text("x"), Gen("b", 12))), "gather_variable"
+                (
+                    (reference.Gen("b", 10, temperature=1.0),),
+                    (reference.Text("x"), reference.Gen("b", 12)),
+                ),
+                "gather_variable",
             ),
-            Gen("c", 20, stop=("th",)),
+            reference.Gen("c", 20, stop=("th",)),
         )
         for index in range(12)
     ]

@@ -1,4 +1,4 @@
-"""The scheduler on the hash model: whatever it decides, every token is the right one, and it ends."""
+"""The scheduler on the hash model: whatever it decides, every token is right, and it ends."""
 
 from __future__ import annotations
 

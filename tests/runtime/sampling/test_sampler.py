@@ -34,17 +34,17 @@ def kept(logits: torch.Tensor, row: SampleRow) -> set[int]:
 @settings(deadline=None)
 @given(
     logit_rows,
-    st.floats(0.2, 3.0),
-    st.sampled_from([1.0, 0.9, 0.5, 0.01]),
-    st.sampled_from([-1, 2, 5, 100]),
-    st.sampled_from([0.0, 0.05, 0.5]),
-    st.floats(0, 1, exclude_max=True),
+    st.builds(
+        SampleRow,
+        temperature=st.floats(0.2, 3.0),
+        top_p=st.sampled_from([1.0, 0.9, 0.5, 0.01]),
+        top_k=st.sampled_from([-1, 2, 5, 100]),
+        min_p=st.sampled_from([0.0, 0.05, 0.5]),
+        draw=st.floats(0, 1, exclude_max=True),
+    ),
 )
-def test_a_draw_is_among_what_the_parameters_leave(
-    values: list[float], temperature: float, top_p: float, top_k: int, min_p: float, u: float
-) -> None:
+def test_a_draw_is_among_what_the_parameters_leave(values: list[float], row: SampleRow) -> None:
     logits = torch.tensor(values)
-    row = SampleRow(temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p, draw=u)
     assert draw(logits, row) in kept(logits, row)
 
 
