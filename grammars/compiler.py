@@ -34,7 +34,7 @@ class Compiler:
         max_steps: int = 500_000,
         max_seconds: float = 10.0,
         max_lazy_steps: int = 100_000,
-        max_lazy_seconds: float = 1.0,
+        max_lazy_seconds: float = 5.0,
         max_grammars: int = 256,
         max_mask_bytes: int = 64 << 20,
     ) -> None:

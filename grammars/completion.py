@@ -18,7 +18,19 @@ from collections.abc import Iterator
 
 from grammars.algebra import Algebra
 from grammars.derive import arms
-from grammars.expr import ByteSet, Concat, Empty, Epsilon, Expr, Literal, Repeat, Union, Words
+from grammars.expr import (
+    ByteSet,
+    Concat,
+    Empty,
+    Epsilon,
+    Expr,
+    Intersection,
+    Literal,
+    Repeat,
+    Union,
+    Words,
+)
+from grammars.relax import relax
 from grammars.vocabulary import Vocabulary
 
 UNREACHABLE = 1 << 30
@@ -206,6 +218,41 @@ class Completions:
         """
         if node in self._found:
             return self._found[node]
+        relaxed, room = relax(self.algebra, node)
+        if relaxed is not node:
+            found = self._text(relaxed)
+            if found is None or len(found) <= room:
+                self._found[node] = found
+                return found
+        return self._search(node)
+
+    def stretch(self, node: Expr) -> int:
+        """The bytes of the longest witness inside that was found without far bounds.
+
+        UNREACHABLE where one was not, or stands where it is not known how it was.
+        """
+        longest = 0
+        while isinstance(node, Concat) and not node.plain:
+            longest = max(longest, self._stretch_of(node.head))
+            node = node.tail
+        return max(longest, self._stretch_of(node))
+
+    def _stretch_of(self, node: Expr) -> int:
+        if node.plain:
+            return 0
+        relaxed, room = relax(self.algebra, node)
+        found = self._text(relaxed) if isinstance(node, Intersection) else None
+        return len(found) if found is not None and len(found) <= room else UNREACHABLE
+
+    def _text(self, node: Expr) -> bytes | None:
+        """A string of `node`, whether it is plain or not; None when there is none."""
+        if not node.plain:
+            return self.witness(node)
+        spelled = self.spelling(node)
+        return _bytes(spelled) if spelled.cost < UNREACHABLE else None
+
+    def _search(self, node: Expr) -> bytes | None:
+        """The witness by breadth-first search, for an expression of which nothing is known."""
         came_from: dict[Expr, tuple[Expr, int] | None] = {node: None}
         level = [node]
         while level:

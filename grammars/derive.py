@@ -12,6 +12,7 @@ instead of single bytes).
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from grammars.algebra import Algebra
@@ -60,11 +61,14 @@ def matches(algebra: Algebra, node: Expr, data: bytes) -> bool:
 
 
 def has_string(algebra: Algebra, node: Expr) -> bool:
-    """Whether any string is in `node`: a search over its derivatives where it is not plain."""
+    """Whether any string is in `node`: a search over its derivatives where it is not plain.
+
+    Breadth first, since a short string is found long before a far bound is counted down.
+    """
     seen = {node}
-    pending = [node]
+    pending = deque([node])
     while pending:
-        here = pending.pop()
+        here = pending.popleft()
         if here.nullable or (here.plain and here is not algebra.empty):
             return True
         for _, rest in arms(algebra, here):

@@ -16,6 +16,7 @@ from grammars.clamp import clamp
 from grammars.completion import Completions
 from grammars.expr import Expr
 from grammars.masks import BandMask, Mask, compute_band
+from grammars.relax import NEAR, relax
 from grammars.states import StateTable
 from grammars.trie import Trie
 from grammars.vocabulary import Vocabulary
@@ -93,12 +94,24 @@ class MaskStore:
         """The parts of a mask. Where no counter is near its end, all tokens are one band."""
         bands = self.vocabulary.bands
         clamped = [clamp(algebra, node, trie.longest) for trie in bands]
-        if all(key is node for key in clamped):
+        if node.plain and all(key is node for key in clamped):
             return [compute_band(node, self.vocabulary.trie, states=self._states)]
         return [self._band(key, trie) for key, trie in zip(clamped, bands, strict=True)]
 
     def _band(self, node: Expr, trie: Trie) -> BandMask:
-        """One band's part, shared by all states that its tokens cannot tell apart."""
+        """One band's part, shared by all states that its tokens cannot tell apart.
+
+        A bound that is still far after any token is left out; what was found without it holds when
+        its witnesses are short enough for what then remains.
+        """
+        relaxed, room = relax(self._states.completions.algebra, node, trie.longest + NEAR)
+        if relaxed is not node:
+            shared = self._exact_band(relaxed, trie)
+            if shared.stretch <= room - trie.longest:
+                return shared
+        return self._exact_band(node, trie)
+
+    def _exact_band(self, node: Expr, trie: Trie) -> BandMask:
         found = self._cache.get((node, trie))
         if isinstance(found, BandMask):
             return found

@@ -22,12 +22,16 @@ class BandMask:
     """The tokens of one band that are allowed in a state, by the cost of finishing after them.
 
     `row` has a bit for each; `dearest` is the highest cost among them, -1 when there is none.
+    `stretch` is the longest witness that was needed (see `Completions.stretch`).
     """
 
-    __slots__ = ("_costs", "_token_ids", "dearest", "row")
+    __slots__ = ("_costs", "_token_ids", "dearest", "row", "stretch")
 
-    def __init__(self, *, row: Int32, token_ids: NDArray[np.integer], costs: Int32) -> None:
+    def __init__(
+        self, *, row: Int32, token_ids: NDArray[np.integer], costs: Int32, stretch: int = 0
+    ) -> None:
         self.row = row
+        self.stretch = stretch
         self.dearest = int(costs.max(initial=-1))
         self._token_ids: NDArray[np.integer] | None = None
         if len(costs) and costs.min() != self.dearest:
@@ -93,10 +97,14 @@ def compute_band(node: Expr, trie: Trie, *, states: StateTable) -> BandMask:
     allowed = reached.nonzero()[0]
     token_ids, reached = trie.token_ids[allowed], reached[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
+    stretch = 0
     for state_id in np.bincount(reached, minlength=len(states)).nonzero()[0].tolist():
-        cost_of[state_id] = completions.cost(states.node(state_id))
+        following = states.node(state_id)
+        cost_of[state_id] = completions.cost(following)
+        stretch = max(stretch, completions.stretch(following))
     costs = cost_of[reached]
     if not vocabulary.is_complete:
         possible = costs < UNREACHABLE
         token_ids, costs = token_ids[possible], costs[possible]
-    return BandMask(row=vocabulary.pack(token_ids), token_ids=token_ids, costs=costs)
+    row = vocabulary.pack(token_ids)
+    return BandMask(row=row, token_ids=token_ids, costs=costs, stretch=stretch)

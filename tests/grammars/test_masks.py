@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from itertools import product
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -19,7 +21,7 @@ from grammars.masks import BandMask
 from grammars.regex import parse
 from grammars.regex_tree import span
 from tests.grammars import strategies as sg
-from tests.grammars.vocabularies import allowed_tokens, small_vocabulary, stop_token
+from tests.grammars.vocabularies import allowed_tokens, small_vocabulary, stop_token, walk
 
 SLACK = 100_000
 VOCABULARY = small_vocabulary()
@@ -75,6 +77,35 @@ def test_a_mask_of_a_schema_is_brute_force(schema: sg.Schema, seed: int) -> None
         matcher.accept_token(token_id)
         if token_id == stop_token(VOCABULARY):
             break
+
+
+@pytest.mark.parametrize(
+    ("pattern", "length"),
+    [
+        ("a.*b", 40),
+        ("^[ab]+(?:-[ab]+)*$", 30),
+        ("^https?://", 24),
+        (r"^\S(?:.*\S)?$", 33),
+        ("a{3}.*b{4}$", 26),
+        ("é|x.{0,20}y", 36),
+    ],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pattern_with_a_far_length_is_brute_force_and_keeps_its_budget(
+    pattern: str, length: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    schema = {"type": "string", "pattern": pattern, "maxLength": length}
+    grammar = Compiler(VOCABULARY).compile(JsonSchema(schema))
+    matcher = Matcher(grammar, max_tokens=SLACK)
+    while not matcher.is_terminated:
+        allowed = allowed_tokens(matcher)
+        assert allowed == brute_force(matcher)
+        longer = [t for t in allowed if len(VOCABULARY.token_bytes(t) or b"") > 1]
+        matcher.accept_token(rng.choice(longer or allowed))
+    for extra in (0, 1, 4, 15):
+        text = walk(Matcher(grammar, max_tokens=grammar.min_tokens + extra), rng).decode()
+        jsonschema.validate(json.loads(text), schema)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +231,6 @@ def test_masks_are_brute_force_on_the_real_vocabulary(default_model_path: Path) 
 
 def real_vocabulary(folder: Path) -> Vocabulary:
     """The byte-BPE vocabulary of a folder with tokenizer.json, read from the file itself."""
-    import json
-
     described = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
