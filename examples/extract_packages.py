@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from importlib.metadata import Distribution, distributions
 from typing import Annotated, Any
 
@@ -27,13 +27,13 @@ import sgdsl as sgl
 from sgdsl import ProgramState, Runtime
 from sgdsl.errors import BatchInterrupted
 
-DESCRIPTION_CHARS = 700
+DESCRIPTION_CHARS = 350
 MAX_TOKENS = 160
 NUM_SERIAL = 3
-"""Rows of the sample that is run one after another: enough to see the ratio, few enough to wait for."""
+"""Rows of the sample that is run one after another: they take long."""
 
 
-class License(str, Enum):
+class License(StrEnum):
     MIT = "MIT"
     BSD = "BSD"
     APACHE = "Apache"
@@ -44,7 +44,7 @@ class License(str, Enum):
     OTHER = "other"
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     PLANNING = "planning"
     ALPHA = "alpha"
     BETA = "beta"
@@ -63,31 +63,35 @@ class Package(BaseModel):
 
 
 INSTRUCTION = """\
-Read the description of a Python package and write one JSON record about it.
+Write one JSON record about each Python package.
 
 Summary: Fast and friendly parser of TOML files
-Description: tomlkite reads and writes TOML. New in 2.4.1: comments survive a round trip.
+Description: tomlkite reads and writes TOML. New in 2.4.1: comments survive a round trip. \
 Install it with `pip install tomlkite`.
-Classifiers: Development Status :: 5 - Production/Stable; License :: OSI Approved :: MIT License; \
-Programming Language :: Python :: 3.8; Programming Language :: Python :: 3.9; \
-Topic :: File Formats; Topic :: Software Development :: Libraries
-Record: {"name":"tomlkite","version":"2.4.1","license":"MIT",\
-"topics":["File Formats","Libraries"],"status":"stable","min_python":"3.8"}
-
-Summary: Queues on top of PostgreSQL
-Description: # pgqueue
-A small job queue. The API may still change.
 Classifiers: Development Status :: 3 - Alpha; License :: OSI Approved :: Apache Software License; \
-Programming Language :: Python :: 3 :: Only; Programming Language :: Python :: 3.11; \
-Programming Language :: Python :: 3.12; Topic :: Database
-Record: {"name":"pgqueue","version":null,"license":"Apache",\
-"topics":["Database"],"status":"alpha","min_python":"3.11"}
+Programming Language :: Python :: 3.11; Programming Language :: Python :: 3.12; \
+Topic :: File Formats
+Record: {"name":"tomlkite","version":"2.4.1","license":"Apache","topics":["File Formats"],\
+"status":"alpha","min_python":"3.11"}
 
 Summary: Colour maps for scientific plots
-Description: The package shades brings forty perceptually uniform colour maps to matplotlib.
-Classifiers: License :: OSI Approved :: BSD License; Intended Audience :: Science/Research
-Record: {"name":"shades","version":null,"license":"BSD",\
-"topics":[],"status":"unknown","min_python":null}
+Description: # colour-shades The package colour-shades brings forty perceptually uniform colour \
+maps to matplotlib.
+Classifiers: Development Status :: 4 - Beta; Intended Audience :: Science/Research; \
+License :: OSI Approved :: BSD License; Programming Language :: Python :: 3.9; \
+Programming Language :: Python :: 3.10; Topic :: Scientific/Engineering :: Visualization
+Record: {"name":"colour-shades","version":null,"license":"BSD","topics":["Visualization"],\
+"status":"beta","min_python":"3.9"}
+
+Summary: Queues on top of PostgreSQL
+Description: pgqueue [![docs](https://img.shields.io/docs.svg)] A small job queue that needs \
+nothing but a database.
+Classifiers: Development Status :: 5 - Production/Stable; Intended Audience :: Developers; \
+License :: OSI Approved :: MIT License; Programming Language :: Python :: 3 :: Only; \
+Programming Language :: Python :: 3.8; Programming Language :: Python :: 3.9; Topic :: Database; \
+Topic :: Software Development :: Libraries
+Record: {"name":"pgqueue","version":null,"license":"MIT","topics":["Database","Libraries"],\
+"status":"stable","min_python":"3.8"}
 
 """
 
@@ -105,7 +109,7 @@ class Document:
 
 
 def read_documents(limit: int | None = None) -> list[Document]:
-    """Every installed distribution, by name; the header's own fields are the truth, not the text."""
+    """Every installed distribution, by name; what the header says is the truth."""
     found = sorted(distributions(), key=lambda dist: dist.metadata["Name"].lower())
     unique = {dist.metadata["Name"].lower(): dist for dist in found}
     return [read_document(dist) for dist in list(unique.values())[:limit]]
@@ -148,20 +152,19 @@ def license_family(text: str | None) -> License | None:
 
 
 def agreement(record: Package, truth: dict[str, object]) -> int:
-    """How many of the six fields are what the header says; topics, when each is one of its own."""
+    """How many of the six fields are what the header says; of topics, one that it has is enough."""
     topics = truth["topics"]
     assert isinstance(topics, set)
+    found = {topic.lower() for topic in record.topics}
     same = {
         "name": record.name.lower().replace("_", "-"),
         "version": record.version,
         "license": record.license,
+        "topics": topics if topics & found or topics == found else found,
         "status": record.status,
         "min_python": record.min_python,
     }
-    own = all(topic.lower() in topics for topic in record.topics) and bool(
-        record.topics or not topics
-    )
-    return own + sum(value == truth[name] for name, value in same.items())
+    return sum(same[name] == truth[name] for name in same)
 
 
 def run_rows(
