@@ -1,0 +1,115 @@
+"""What a model that knows nothing writes under a constraint, at temperature 1.5 and any budget.
+
+The judges are `jsonschema` and `re.fullmatch`; the budgets start at the least one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
+
+import sgdsl as sgl
+from grammars import Compiler, Constraint, GrammarError, JsonSchema, Regex
+from runtime import Runtime
+from runtime.tokenizer import Tokenizer
+from sgdsl import ProgramState, UsageError
+from tests.grammars.strategies import patterns, schemas
+
+EXTRA = (0, 1, 5)
+"""Tokens beyond the least budget; twice the least one is tried too."""
+
+
+@pytest.fixture(scope="module")
+def runtime(tiny_llama_path: Path) -> Iterator[Runtime]:
+    with Runtime(tiny_llama_path, kv_bytes=1 << 23) as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def compiler(tokenizer: Tokenizer) -> Compiler:
+    return Compiler(tokenizer.vocabulary)
+
+
+@sgl.function
+def fill(s: ProgramState, kind: dict[str, Any], max_tokens: int, healing: bool) -> None:
+    s += "contributor: "
+    s += sgl.gen("out", max_tokens, temperature=1.5, healing=healing, **kind)
+
+
+def outputs(
+    runtime: Runtime, compiler: Compiler, constraint: Constraint, kind: dict[str, Any], *, seed: int
+) -> list[str]:
+    """Texts at the least budget, a little above it and at twice of it, all from one batch."""
+    try:
+        least = compiler.compile(constraint).min_tokens
+    except GrammarError:
+        assume(False)
+        raise
+    assume(least <= 100)
+    budgets = sorted({max(1, least + extra) for extra in (*EXTRA, least)})
+    rows = [
+        {"kind": kind, "max_tokens": budget, "healing": healing}
+        for budget in budgets
+        for healing in (False, True)
+    ]
+    states = fill.run_batch(rows, backend=runtime, seed=seed)
+    for row, state in zip(rows, states, strict=True):
+        assert state.outcome is not None
+        assert state.outcome.status == "ok", state.outcome
+        assert state.get_meta_info("out")["finish_reason"]["type"] in ("stop", "length")
+        written = compiler.compile(constraint)
+        assert written.contains(state["out"]), row
+    return [state["out"] for state in states]
+
+
+slow = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+    ],
+)
+
+
+@slow
+@given(schema=schemas, seed=st.integers(0, 10**6))
+def test_json_is_valid_at_every_budget(
+    runtime: Runtime, compiler: Compiler, schema: Any, seed: int
+) -> None:
+    try:
+        constraint = JsonSchema(schema)
+    except GrammarError:
+        assume(False)
+        raise
+    checker = jsonschema.Draft202012Validator(
+        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+    for text in outputs(runtime, compiler, constraint, {"json_schema": schema}, seed=seed):
+        checker.validate(json.loads(text))
+
+
+@slow
+@given(pattern=patterns, seed=st.integers(0, 10**6))
+def test_a_regex_matches_whole_at_every_budget(
+    runtime: Runtime, compiler: Compiler, pattern: str, seed: int
+) -> None:
+    for text in outputs(runtime, compiler, Regex(pattern), {"regex": pattern}, seed=seed):
+        assert re.fullmatch(pattern, text)
+
+
+def test_below_the_least_budget_a_row_is_refused_with_both_numbers(runtime: Runtime) -> None:
+    state = fill.run(kind={"regex": "[0-9]{12}"}, max_tokens=11, healing=False, backend=runtime)
+    error = state.error()
+    assert error is not None
+    assert isinstance(error.__cause__, UsageError)
+    assert "allows 11 tokens" in str(error)
+    assert "takes 12" in str(error)
