@@ -67,19 +67,6 @@ class Algebra:
         """The expressions that are known by now."""
         return len(self._known)
 
-    def forget(self) -> None:
-        """Drops all but the constants, and every memo: what is still held outside stays valid.
-
-        An expression made later is no longer identical with an equal one made before; that costs
-        work, never a wrong answer.
-        """
-        for node in self._known.values():
-            node.arms = None
-            node.clamped.clear()
-        constants = (self.empty, self.epsilon, self.full)
-        self._known = {key: node for key, node in self._known.items() if node in constants}
-        self._tables.clear()
-
     def byte_set(self, mask: int) -> Expr:
         """One byte of `mask`, as far as the alphabet has it."""
         mask &= self.alphabet

@@ -17,9 +17,11 @@ def clamp(algebra: Algebra, node: Expr, longest: int) -> Expr:
     """An expression with the same mask and costs as `node` for tokens of at most `longest` bytes,
     equal for as many states as possible.
     """
+    if not node.counts:
+        return node
     spine: list[Concat] = []
     rest = node
-    while isinstance(rest, Concat) and longest not in rest.clamped:
+    while isinstance(rest, Concat) and rest.counts and longest not in rest.clamped:
         spine.append(rest)
         rest = rest.tail
     result = _clamp_one(algebra, rest, longest)
@@ -30,6 +32,8 @@ def clamp(algebra: Algebra, node: Expr, longest: int) -> Expr:
 
 
 def _clamp_one(algebra: Algebra, node: Expr, longest: int) -> Expr:
+    if not node.counts:
+        return node
     found = node.clamped.get(longest)
     if found is None:
         found = node.clamped[longest] = _clamped(algebra, node, longest)

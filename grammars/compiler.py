@@ -15,6 +15,7 @@ from grammars.algebra import Algebra
 from grammars.budget import Budget, too_deep_is_over_budget
 from grammars.constraint import Constraint
 from grammars.grammar import Grammar
+from grammars.language import Language
 from grammars.mask_store import MaskStore
 from grammars.matcher import Matcher
 from grammars.vocabulary import Vocabulary
@@ -72,13 +73,17 @@ class Compiler:
         return mine.result()
 
     def _compile(self, constraint: Constraint) -> Grammar:
-        budget = Budget(*self._limits)
-        algebra = Algebra(self.vocabulary.alphabet, budget=budget)
-        with too_deep_is_over_budget():
-            start = constraint.lower(algebra)
-            grammar = Grammar(start, algebra=algebra, masks=self._masks)
-        budget.allow(*self._lazy_limits)
-        return grammar
+        def lower() -> Language:
+            budget = Budget(*self._limits)
+            algebra = Algebra(self.vocabulary.alphabet, budget=budget)
+            with too_deep_is_over_budget():
+                start = constraint.lower(algebra)
+            language = Language(start, algebra=algebra, masks=self._masks)
+            language.begin()  # the cheapest completion is a part of the compile
+            budget.allow(*self._lazy_limits)
+            return language
+
+        return Grammar(lower, self.vocabulary)
 
 
 @lru_cache(maxsize=1)

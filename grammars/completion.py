@@ -83,13 +83,6 @@ class Completions:
         self._found: dict[Expr, bytes | None] = {algebra.empty: None}
         self._alive: dict[Expr, bool] = {}
 
-    def forget(self) -> None:
-        """Drops every memo (they hold expressions and cells)."""
-        for memo in (self._of, self._before, self._rounds, self._found, self._alive):
-            memo.clear()
-        self._of[self.algebra.empty] = self._nowhere
-        self._found[self.algebra.empty] = None
-
     # -- what the rest of the package asks -----------------------------------------------------
 
     def cost(self, node: Expr) -> int:
@@ -283,14 +276,19 @@ class Completions:
     def _record(
         self, node: Expr, ending: bytes, came_from: dict[Expr, tuple[Expr, int] | None]
     ) -> bytes:
-        """Notes the witness of every expression on the way back to where the search began."""
-        self._found.setdefault(node, ending)
+        """Notes the witness of every expression on the way back to where the search began.
+
+        Not where something counts: there the witness without far bounds comes first (`witness`),
+        and it must be the same whichever was asked for before.
+        """
         back = came_from[node]
         while back is not None:
+            if not node.counts:
+                self._found.setdefault(node, ending)
             node, byte = back
             ending = bytes([byte]) + ending
-            self._found.setdefault(node, ending)
             back = came_from[node]
+        self._found.setdefault(node, ending)
         return ending
 
 

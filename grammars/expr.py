@@ -11,6 +11,9 @@ from collections.abc import Sequence
 ALL_BYTES = (1 << 256) - 1
 """A set of bytes is an int: bit b is set when byte b is in it."""
 
+NEAR = 8
+"""Upper bounds below this are always taken as they are (see `clamp` and `relax`)."""
+
 Arms = tuple[tuple[int, "Expr"], ...]
 
 
@@ -18,15 +21,17 @@ class Expr:
     """A set of byte strings.
 
     `nullable`: the empty string is in it. `plain`: no intersection or complement inside.
+    `counts`: a repetition with an upper bound of NEAR or more stands inside.
     `serial`: the order of creation, the canonical order of alternatives.
     `arms` and `clamped` are memos of `derive` and `clamp` (None, or no entry: not computed yet).
     """
 
-    __slots__ = ("arms", "clamped", "nullable", "plain", "serial")
+    __slots__ = ("arms", "clamped", "counts", "nullable", "plain", "serial")
 
-    def __init__(self, *, nullable: bool, plain: bool = True) -> None:
+    def __init__(self, *, nullable: bool, plain: bool = True, counts: bool = False) -> None:
         self.nullable = nullable
         self.plain = plain
+        self.counts = counts
         self.serial = -1
         self.arms: Arms | None = None
         self.clamped: dict[int, Expr] = {}
@@ -86,7 +91,11 @@ class Concat(Expr):
     __slots__ = ("head", "tail")
 
     def __init__(self, head: Expr, tail: Expr) -> None:
-        super().__init__(nullable=head.nullable and tail.nullable, plain=head.plain and tail.plain)
+        super().__init__(
+            nullable=head.nullable and tail.nullable,
+            plain=head.plain and tail.plain,
+            counts=head.counts or tail.counts,
+        )
         self.head = head
         self.tail = tail
 
@@ -98,7 +107,9 @@ class Union(Expr):
 
     def __init__(self, options: tuple[Expr, ...]) -> None:
         super().__init__(
-            nullable=any(o.nullable for o in options), plain=all(o.plain for o in options)
+            nullable=any(o.nullable for o in options),
+            plain=all(o.plain for o in options),
+            counts=any(o.counts for o in options),
         )
         self.options = options
 
@@ -109,7 +120,8 @@ class Repeat(Expr):
     __slots__ = ("body", "high", "low")
 
     def __init__(self, body: Expr, low: int, high: int | None) -> None:
-        super().__init__(nullable=low == 0, plain=body.plain)
+        is_far = high is not None and high >= NEAR
+        super().__init__(nullable=low == 0, plain=body.plain, counts=is_far or body.counts)
         self.body = body
         self.low = low
         self.high = high
@@ -121,7 +133,11 @@ class Intersection(Expr):
     __slots__ = ("options",)
 
     def __init__(self, options: tuple[Expr, ...]) -> None:
-        super().__init__(nullable=all(o.nullable for o in options), plain=False)
+        super().__init__(
+            nullable=all(o.nullable for o in options),
+            plain=False,
+            counts=any(o.counts for o in options),
+        )
         self.options = options
 
 
@@ -131,5 +147,5 @@ class Complement(Expr):
     __slots__ = ("body",)
 
     def __init__(self, body: Expr) -> None:
-        super().__init__(nullable=not body.nullable, plain=False)
+        super().__init__(nullable=not body.nullable, plain=False, counts=body.counts)
         self.body = body

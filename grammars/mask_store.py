@@ -14,9 +14,9 @@ from typing import Protocol
 from grammars.algebra import Algebra
 from grammars.clamp import clamp
 from grammars.completion import Completions
-from grammars.expr import Expr
+from grammars.expr import NEAR, Expr
 from grammars.masks import BandMask, Mask, compute_band
-from grammars.relax import NEAR, relax
+from grammars.relax import relax
 from grammars.states import StateTable
 from grammars.trie import Trie
 from grammars.vocabulary import Vocabulary
@@ -71,7 +71,7 @@ class MaskStore:
 
     def known(self, node: Expr) -> Mask | None:
         """The mask of a state, if it is known already."""
-        clamped = node.clamped.get(self.vocabulary.longest)
+        clamped = node.clamped.get(self.vocabulary.longest) if node.counts else node
         found = None if clamped is None else self._cache.get(clamped)
         return found if isinstance(found, Mask) else None
 

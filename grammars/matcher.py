@@ -43,7 +43,7 @@ class Matcher:
 
     def __init__(self, grammar: Grammar, *, max_tokens: int, prefix: bytes = b"") -> None:
         self.grammar = grammar
-        node, plan = grammar.begin(prefix)
+        self._language, node, plan = grammar.begin(prefix)
         if plan.cost >= UNREACHABLE:
             raise GrammarError(
                 f"prefix={prefix!r} cannot be written with this vocabulary's tokens; "
@@ -82,7 +82,7 @@ class Matcher:
         place = self._place
         if place.stopped:
             return True
-        return place.node.nullable and (place.remaining == 0 or self.grammar.is_final(place.node))
+        return place.node.nullable and (place.remaining == 0 or self._language.is_final(place.node))
 
     def fill_bitmask(self, row: Int32) -> None:
         """Sets bit i of `row` for exactly the tokens i that are allowed next. # int32
@@ -93,7 +93,7 @@ class Matcher:
         if place.stopped:
             row[:] = vocabulary.stop_row
             return
-        mask = self.grammar.mask(place.node)
+        mask = self._language.mask(place.node)
         if mask.dearest < place.remaining:
             row[:] = mask.row
             return
@@ -118,7 +118,9 @@ class Matcher:
             self._place = place._replace(stopped=True, before=place)
             return
         assert place.remaining > 0, f"token {token_id} is beyond the budget of max_tokens"
-        node, own = self.grammar.advance(place.node, token_id)
+        data = self.grammar.vocabulary.token_bytes(token_id)
+        assert data is not None, f"token {token_id} is never allowed inside a constraint"
+        node, own = self._language.advance(place.node, data)
         plan, remaining = place.plan, place.remaining - 1
         if token_id == plan.token and plan.after is not None and plan.after.cost < own.cost:
             own = plan.after

@@ -11,10 +11,7 @@ It must not know of tokens.
 from __future__ import annotations
 
 from grammars.algebra import Algebra
-from grammars.expr import Concat, Expr, Intersection, Repeat, Union
-
-NEAR = 8
-"""Bounds below this always stay."""
+from grammars.expr import NEAR, Concat, Expr, Intersection, Repeat, Union
 
 Relaxed = tuple[Expr, int]
 """An expression without far bounds, and the lowest of those left out: its strings of at most that
@@ -25,7 +22,7 @@ UNBOUNDED = 1 << 30
 
 def relax(algebra: Algebra, node: Expr, least: int = NEAR) -> Relaxed:
     """`node` without the upper bounds of `least` or more that stand inside intersections."""
-    if node.plain:
+    if node.plain or not node.counts:
         return node, UNBOUNDED
     spine: list[Expr] = []
     rest = node
@@ -40,7 +37,7 @@ def relax(algebra: Algebra, node: Expr, least: int = NEAR) -> Relaxed:
 
 
 def _relax_one(algebra: Algebra, node: Expr, least: int) -> Relaxed:
-    if not isinstance(node, Intersection):
+    if not isinstance(node, Intersection) or not node.counts:
         return node, UNBOUNDED
     parts = [_loosen(algebra, option, least) for option in node.options]
     return algebra.intersection([part for part, _ in parts]), min(bound for _, bound in parts)
@@ -48,6 +45,8 @@ def _relax_one(algebra: Algebra, node: Expr, least: int) -> Relaxed:
 
 def _loosen(algebra: Algebra, node: Expr, least: int) -> Relaxed:
     """A part of an intersection without its far bounds."""
+    if not node.counts:
+        return node, UNBOUNDED
     if isinstance(node, Concat):
         head, bound = _loosen(algebra, node.head, least)
         tail, other = _loosen(algebra, node.tail, least)

@@ -144,12 +144,12 @@ def test_a_clamped_expression_cannot_be_told_apart_within_reach(term: Term) -> N
 
 @given(terms)
 @settings(max_examples=100, deadline=None)
-def test_equal_parts_make_the_same_object_also_after_forgetting(term: Term) -> None:
+def test_equal_parts_make_the_same_object(term: Term) -> None:
     algebra = Algebra(AB)
     node = build(algebra, term)
+    size = len(algebra)
     assert build(algebra, term) is node
-    algebra.forget()
-    assert {t for t in STRINGS if matches(algebra, node, t)} == meaning(term)
+    assert len(algebra) == size
 
 
 def test_bytes_outside_the_alphabet_are_absorbed() -> None:

@@ -139,10 +139,14 @@ def test_what_a_grammar_keeps_is_bounded() -> None:
     grammar = Compiler(VOCABULARY).compile(Regex("[ab]*a[ab]{12}"))
     grammar._max_kept = 500
     rng = random.Random(0)
+    languages = set()
     for _ in range(20):
-        text = walk(Matcher(grammar, max_tokens=60), rng).decode()
+        matcher = Matcher(grammar, max_tokens=60)
+        text = walk(matcher, rng).decode()
         assert accepts(Regex("[ab]*a[ab]{12}"), text)
-        assert len(grammar._algebra) < 20_000
+        assert len(grammar._language) < 20_000
+        languages.add(matcher._language)
+    assert len(languages) > 1
 
 
 def test_a_hundred_thousand_choices_compile_in_time() -> None:

@@ -32,7 +32,7 @@ LETTERS = Vocabulary([b"a", b"b", b"ab", b"ba", b"bb", b"aab", b"abba", None], e
 def brute_force(matcher: Matcher) -> list[int]:
     """The tokens after whose bytes some string remains, asked one by one."""
     vocabulary = matcher.grammar.vocabulary
-    algebra = Algebra(vocabulary.alphabet)
+    algebra = matcher._language._algebra
     node = matcher.state
     found = [
         token_id
@@ -183,7 +183,7 @@ def test_a_long_counter_has_few_masks() -> None:
     token_id = allowed_tokens(matcher)[0]
     rows = set()
     for _ in range(500):
-        rows.add(id(matcher.grammar.mask(matcher.state)))
+        rows.add(id(matcher._language.mask(matcher.state)))
         matcher.accept_token(token_id)
     assert len(rows) == 1
 

@@ -1,0 +1,87 @@
+"""A constraint's language in one vocabulary, derived as it is asked for. Owns the lock around that.
+
+Nothing is built ahead of need: successors, masks and costs are derived on the way and kept. Any
+number of threads may ask. It must not know what the constraint was written in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+
+from grammars.algebra import Algebra
+from grammars.budget import too_deep_is_over_budget
+from grammars.completion import Completions, Spelling
+from grammars.derive import matches, walk
+from grammars.expr import Expr
+from grammars.mask_store import MaskStore
+from grammars.masks import Mask
+
+
+class Language:
+    """The expressions of one lowering of a constraint, from `start` on, and what is known of them.
+
+    What a mask promises holds for as long as its language lives: the cost of a state never changes.
+    """
+
+    def __init__(self, start: Expr, *, algebra: Algebra, masks: MaskStore) -> None:
+        self.start = start
+        self._algebra = algebra
+        self._masks = masks
+        self._completions = Completions(algebra, masks.vocabulary)
+        self._lock = RLock()
+
+    def __len__(self) -> int:
+        """The expressions that were derived by now."""
+        return len(self._algebra)
+
+    def is_empty(self) -> bool:
+        """Whether no text is in it."""
+        with self._step():
+            return not self._completions.is_alive(self.start)
+
+    def begin(self, prefix: bytes = b"") -> tuple[Expr, Spelling]:
+        """The state before `prefix` and the language, and its cheapest completion."""
+        with self._step():
+            node = self._algebra.concat(self._algebra.literal(prefix), self.start)
+            return node, self._completions.spelling(node)
+
+    def advance(self, node: Expr, data: bytes) -> tuple[Expr, Spelling]:
+        """The state after the bytes of a token, and its cheapest completion."""
+        with self._step():
+            following = walk(self._algebra, node, data)
+            assert self._completions.is_alive(following), f"the token {data!r} is a dead end"
+            return following, self._completions.spelling(following)
+
+    def mask(self, node: Expr) -> Mask:
+        """The mask of a state; a few microseconds when it is known, milliseconds when it is not.
+
+        Raises CompileBudgetError when deriving it costs more than one step may.
+        """
+        found = self._masks.known(node)
+        if found is None:
+            with self._step():
+                found = self._masks.mask(node, self._completions)
+        return found
+
+    def is_final(self, node: Expr) -> bool:
+        """Whether nothing can follow a text that ends here."""
+        return node is self._algebra.epsilon or self.mask(node).dearest < 0
+
+    def contains(self, data: bytes) -> bool:
+        """Whether `data` is a text of it."""
+        with self._step():
+            return matches(self._algebra, self.start, data)
+
+    def spell(self, data: bytes) -> Spelling:
+        """The fewest tokens that write `data`."""
+        with self._step():
+            return self._completions.spell(data)
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """One lazy step: alone, and with an allowance of its own."""
+        with self._lock, too_deep_is_over_budget():
+            self._algebra.budget.refill()
+            yield
