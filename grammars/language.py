@@ -54,6 +54,11 @@ class Language:
             assert self._completions.is_alive(following), f"the token {data!r} is a dead end"
             return following, self._completions.spelling(following)
 
+    def completion_after(self, node: Expr, data: bytes) -> Spelling:
+        """The completion after a token that the mask of `node` counts on."""
+        with self._step():
+            return self._masks.completion_after(node, data, self._completions)
+
     def mask(self, node: Expr) -> Mask:
         """The mask of a state; a few microseconds when it is known, milliseconds when it is not.
 

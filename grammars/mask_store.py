@@ -7,13 +7,15 @@ with the number of grammars. It must not know what a constraint is.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Protocol
 
 from grammars.algebra import Algebra
 from grammars.clamp import clamp
-from grammars.completion import Completions
+from grammars.completion import Completions, Spelling
+from grammars.derive import walk
 from grammars.expr import NEAR, Expr
 from grammars.masks import BandMask, Mask, compute_band
 from grammars.relax import relax
@@ -81,14 +83,33 @@ class MaskStore:
         found = self._cache.get(node)
         if isinstance(found, Mask):
             return found
-        with self._lock:
-            if len(self._states) > MAX_KEPT_STATES:
-                self._states.clear()
-            self._states.derive_with(completions)
+        with self._deriving(completions):
             bands = self._bands(node, completions.algebra)
         made = Mask(bands, self.vocabulary, is_complete=node.nullable)
         self._cache.put(node, made)
         return made
+
+    def completion_after(self, node: Expr, data: bytes, completions: Completions) -> Spelling:
+        """The completion after a token (of these bytes) from which the mask has its cost.
+
+        A mask is taken from a state that tokens cannot tell from `node`; what follows there may be
+        another expression than what follows `node`, with another, dearer witness of its own.
+        """
+        algebra = completions.algebra
+        node = clamp(algebra, node, self.vocabulary.longest)
+        trie = next(trie for trie in self.vocabulary.bands if len(data) <= trie.longest)
+        with self._deriving(completions):
+            source, _ = self._band(clamp(algebra, node, trie.longest), trie)
+        return completions.spelling(walk(algebra, source, data))
+
+    @contextmanager
+    def _deriving(self, completions: Completions) -> Iterator[None]:
+        """The table of states, for the expressions that `completions` know."""
+        with self._lock:
+            if len(self._states) > MAX_KEPT_STATES:
+                self._states.clear()
+            self._states.derive_with(completions)
+            yield
 
     def _bands(self, node: Expr, algebra: Algebra) -> list[BandMask]:
         """The parts of a mask. Where no counter is near its end, all tokens are one band."""
@@ -96,10 +117,11 @@ class MaskStore:
         clamped = [clamp(algebra, node, trie.longest) for trie in bands]
         if node.plain and all(key is node for key in clamped):
             return [compute_band(node, self.vocabulary.trie, states=self._states)]
-        return [self._band(key, trie) for key, trie in zip(clamped, bands, strict=True)]
+        return [self._band(key, trie)[1] for key, trie in zip(clamped, bands, strict=True)]
 
-    def _band(self, node: Expr, trie: Trie) -> BandMask:
-        """One band's part, shared by all states that its tokens cannot tell apart.
+    def _band(self, node: Expr, trie: Trie) -> tuple[Expr, BandMask]:
+        """One band's part, shared by all states that its tokens cannot tell apart; and the one it
+        is taken from.
 
         A bound that is still far after any token is left out; what was found without it holds when
         its witnesses are short enough for what then remains.
@@ -108,8 +130,8 @@ class MaskStore:
         if relaxed is not node:
             shared = self._exact_band(relaxed, trie)
             if shared.stretch <= room - trie.longest:
-                return shared
-        return self._exact_band(node, trie)
+                return relaxed, shared
+        return node, self._exact_band(node, trie)
 
     def _exact_band(self, node: Expr, trie: Trie) -> BandMask:
         found = self._cache.get((node, trie))

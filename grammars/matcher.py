@@ -124,6 +124,8 @@ class Matcher:
         plan, remaining = place.plan, place.remaining - 1
         if token_id == plan.token and plan.after is not None and plan.after.cost < own.cost:
             own = plan.after
+        if own.cost > remaining:
+            own = self._language.completion_after(place.node, data)
         assert own.cost <= remaining, f"token {token_id} was not allowed by the mask"
         self._place = _Place(node, own, stopped=False, remaining=remaining, before=place)
 

@@ -88,6 +88,8 @@ def test_a_mask_of_a_schema_is_brute_force(schema: sg.Schema, seed: int) -> None
         (r"^\S(?:.*\S)?$", 33),
         ("a{3}.*b{4}$", 26),
         ("é|x.{0,20}y", 36),
+        ("(?:é[ab]){0,20}|(?:[^a]é){2}", 25),
+        ("(?:[a-z]{2,15}-x{0,12}){1,9}", 40),
     ],
 )
 @pytest.mark.parametrize("seed", range(4))
