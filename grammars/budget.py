@@ -13,7 +13,8 @@ CHECK_EVERY = 256
 
 
 class Budget:
-    """Counts steps (expressions made, states derived, words searched) up to a limit.
+    """Counts steps (expressions made, states derived, words searched) and the thread's own seconds
+    (what others do to the machine refuses nobody's constraint) up to a limit.
 
     `refill` starts a new allowance: one for the compile, one for each later mask, so that a hostile
     constraint can neither hang its compile nor a decode step.
@@ -34,7 +35,7 @@ class Budget:
         """Start a new allowance."""
         self._left = self.max_steps
         self._next_look = self.max_steps - CHECK_EVERY
-        self._deadline = time.monotonic() + self.max_seconds
+        self._deadline = time.thread_time() + self.max_seconds
 
     def spend(self, steps: int = 1) -> None:
         """Count `steps`; raises CompileBudgetError when the allowance is used up."""
@@ -47,9 +48,9 @@ class Budget:
                 "make it smaller, or raise max_steps"
             )
         self._next_look = self._left - CHECK_EVERY
-        if time.monotonic() > self._deadline:
+        if time.thread_time() > self._deadline:
             raise CompileBudgetError(
-                f"the constraint takes more than {self.max_seconds} s; "
+                f"the constraint takes more than {self.max_seconds} s of computing; "
                 "make it smaller, or raise max_seconds"
             )
 
