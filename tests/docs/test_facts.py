@@ -143,8 +143,8 @@ def test_a_dependency_has_the_licence_that_the_readme_says(package: str) -> None
 @pytest.mark.model
 @pytest.mark.timeout(600)
 def test_the_main_example_ends_with_a_line_of_json() -> None:
-    command = [sys.executable, "examples/extract_packages.py", "--limit", "2", "--json"]
+    command = [sys.executable, "examples/extract_packages.py", "--limit", "1", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     report = json.loads(done.stdout.splitlines()[-1])
-    assert report["rows"] == report["valid"] == 2
+    assert report["rows"] == report["valid"] == 1
     assert {"agree", "tokens_per_s", "cache_hit_rate", "wall_s", "speedup_serial"} <= set(report)
