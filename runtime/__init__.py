@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from runtime.threads import share_the_cores
+
 if TYPE_CHECKING:
     from runtime.local import Runtime
 
 __all__ = ["Runtime"]
+
+share_the_cores()
 
 
 def __getattr__(name: str) -> Any:

@@ -236,7 +236,9 @@ class Programs:
         if line.run.outcome is not None:  # its mask could not be made
             return True
         generation = line.generation
-        generation.accept(token)
+        self._guard(line, partial(generation.accept, token))
+        if line.run.outcome is not None:  # its grammar could not go on within its limits
+            return True
         self.num_completion_tokens += 1
         line.logprobs.append(logprob)
         line.sequence.append([token])
