@@ -26,7 +26,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from grammars.algebra import Algebra
 from grammars.constraint import Constraint, Whitespace, check_whitespace
-from grammars.errors import GrammarError
+from grammars.errors import GrammarError, UnsupportedError
 from grammars.expr import Expr
 from grammars.json_values import parse_json
 from grammars.schema import lower_schema, only_strings
@@ -46,7 +46,7 @@ class TypeOf(Constraint):
 
     tp: Any = field(hash=False)
     whitespace: Whitespace
-    text: str
+    text: str = field(repr=False)
     _adapter: TypeAdapter[Any] = field(repr=False, compare=False)
 
     def __init__(self, tp: Any, *, whitespace: Whitespace = "compact") -> None:
@@ -57,6 +57,7 @@ class TypeOf(Constraint):
         except (PydanticUserError, PydanticInvalidForJsonSchema, NameError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise GrammarError(f"the type {tp!r} has no JSON schema: {reason}") from None
+        _refuse_unspellable(tp, adapter.core_schema)
         fields = {"tp": tp, "whitespace": whitespace, "text": json.dumps(schema)}
         for name, value in {**fields, "_adapter": adapter}.items():
             object.__setattr__(self, name, value)
@@ -73,3 +74,21 @@ class TypeOf(Constraint):
     @cached_property
     def _is_bare(self) -> bool:
         return only_strings(parse_json(self.text))
+
+
+def _refuse_unspellable(tp: Any, core: Any) -> None:
+    """Refuse types of which pydantic's JSON schema says less than its parser will ask for."""
+    if isinstance(core, list | tuple):
+        for part in core:
+            _refuse_unspellable(tp, part)
+    if not isinstance(core, dict):
+        return
+    keys = core.get("keys_schema", {}).get("type", "str") if core.get("type") == "dict" else "str"
+    if core.get("type") == "complex" or keys not in {"str", "any", "enum", "literal"}:
+        what = "complex numbers" if core.get("type") == "complex" else f"keys of type {keys}"
+        raise UnsupportedError(
+            f"the type {tp!r} has {what}, which its JSON schema does not describe; use str instead"
+        )
+    for name, part in core.items():
+        if name not in {"metadata", "serialization"}:
+            _refuse_unspellable(tp, part)

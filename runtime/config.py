@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from sgdsl.errors import UsageError
@@ -66,9 +67,16 @@ def default_kv_bytes() -> int:
     The rest is for weights, activations and the user; 4 GiB hold about 90,000 tokens of the default
     model, more than `max_running` rows of it ever need.
     """
-    pages = os.sysconf("SC_AVPHYS_PAGES")
-    free = pages * os.sysconf("SC_PAGE_SIZE")
-    return max(GIB // 4, min(4 * GIB, free // 4))
+    return max(GIB // 4, min(4 * GIB, available_bytes() // 4))
+
+
+def available_bytes() -> int:
+    """Memory that can be had without swapping; where the system does not tell, half of all."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def num_pages(kv_bytes: int, *, bytes_per_token: int, page_size: int) -> int:

@@ -77,8 +77,8 @@ class Generation:
     """`limit`: tokens that may be written behind `prefix`, the bytes that were taken back from the
     literal before and are spelled again first; `matcher` knows both already.
 
-    A constrained generation ends by its grammar (or complete, at its limit): stop strings do not
-    cut it.
+    A constrained generation ends by its grammar (or complete, at its limit): stop strings and stop
+    tokens of its surroundings do not concern it.
     """
 
     def __init__(
@@ -96,9 +96,14 @@ class Generation:
         self._healing = HealingMask(prefix, tokenizer) if prefix and matcher is None else None
         self._prefix_len = self._prefix_left = len(prefix)
         self._min_tokens = sampling.min_tokens or 0
-        self._stops = tuple(sampling.stop or ()) if matcher is None else ()
-        eos = () if sampling.ignore_eos and matcher is None else tokenizer.eos_token_ids
-        self._stop_ids = frozenset({*eos, *(sampling.stop_token_ids or ())})
+        self._stops: tuple[str, ...] = ()
+        self._stop_ids = tokenizer.eos_token_ids
+        if matcher is None:
+            self._stops = sampling.stop or ()
+            eos = frozenset() if sampling.ignore_eos else tokenizer.eos_token_ids
+            self._stop_ids = eos.union(sampling.stop_token_ids or ())
+        elif sampling.ignore_eos:  # the constraint goes on as long as it can
+            self._min_tokens = limit
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._ends: list[int] = []  # bytes up to and including each token, prefix and all
         self._text = ""  # as decoded so far; invalid bytes are lone surrogates
@@ -130,11 +135,13 @@ class Generation:
         """row: int32 [num_words], all bits set; clears those of tokens that may not come next."""
         if self._matcher is not None:
             self._matcher.fill_bitmask(row)
-            return  # a finished grammar may end before min_tokens: nothing else could follow
-        if self._healing is not None and not self._healing.done:
+        elif self._healing is not None and not self._healing.done:
             self._healing.fill_bitmask(row)
         if len(self.tokens) < self._min_tokens:
+            allowed = row.copy()
             forbid(row, self._stop_ids)
+            if not row.any():  # a finished grammar ends before min_tokens: nothing else may follow
+                row[:] = allowed
 
     def end_at_once(self) -> None:
         """No token may be written: the empty text is all there is."""

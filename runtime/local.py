@@ -14,8 +14,7 @@ from runtime.cache.kv import KVPool, bytes_per_token
 from runtime.config import config_from, default_kv_bytes, num_pages
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
-from runtime.model.general import GeneralModel
-from runtime.model.load import load_tokenizer
+from runtime.model.load import load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
 
@@ -30,7 +29,7 @@ class Runtime(Service):
     def __init__(self, model: str | Path | None = None, **options: Any) -> None:
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model)
-        network = GeneralModel.load(folder)
+        network = load_model(folder)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(

@@ -233,11 +233,10 @@ class Programs:
 
     def _accept_token(self, line: Line, token: int, logprob: float) -> bool:
         """True when the generation has ended and the line can go on."""
+        generation = line.generation
         if line.run.outcome is not None:  # its mask could not be made
             return True
-        generation = line.generation
-        self._guard(line, partial(generation.accept, token))
-        if line.run.outcome is not None:  # its grammar could not go on within its limits
+        if not self._guard(line, partial(generation.accept, token)):  # beyond a grammar's limits
             return True
         self.num_completion_tokens += 1
         line.logprobs.append(logprob)
@@ -287,9 +286,11 @@ class Programs:
         text = line.run.choose(line.branch_id, scoring.result(), draw=line.draw(), meta=meta)
         line.pending.append(Piece(text, written=True))
 
-    def _guard(self, line: Line, call: Callable[[], object]) -> None:
-        """Call what may raise for reasons of this row alone: then only its run fails."""
+    def _guard(self, line: Line, call: Callable[[], object]) -> bool:
+        """Call what may raise for reasons of this row alone: then its run fails. True if fine."""
         try:
             call()
         except Exception as cause:  # noqa: BLE001 - a type's own validators may raise anything
             line.run.fail(cause, branch_id=line.branch_id)
+            return False
+        return True

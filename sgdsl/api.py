@@ -63,6 +63,10 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     list[...], ...) and `choices` (a `select`). With `dtype` and `type` the variable is a value of
     that type, else it is the text.
 
+    A constrained output ends where its constraint is complete: `stop` and `stop_token_ids` are
+    refused beside one, and those of `run` or of a role do not concern it; `min_tokens` and
+    `ignore_eos` make it go on as long as its constraint allows. `str` is no constraint.
+
     Raises `UsageError`, here and at once, for arguments that cannot work.
     """
     given = {key: value for key, value in locals().items() if value is not None}
@@ -77,8 +81,20 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
         )
     asked = {key: given.pop(key) for key in _CONSTRAINTS if key in given}
     constraint, typed = constraint_from("gen", asked) if asked else (None, False)
+    if constraint is not None:
+        _refuse_stops(given, asked)
     sampling = sampling_from("gen", given)
     return Expr((partial(Gen, name=name, sampling=sampling, constraint=constraint, typed=typed),))
+
+
+def _refuse_stops(given: dict[str, Any], asked: dict[str, Any]) -> None:
+    stops = [key for key in ("stop", "stop_token_ids") if key in given]
+    if stops:
+        raise UsageError(
+            f"gen: {' and '.join(stops)} and {next(iter(asked))} cannot be given together; a "
+            "constrained output ends where its constraint is complete: leave the stops out, or "
+            "make the end a part of the constraint"
+        )
 
 
 def _gen_choices(name: str | None, given: dict[str, Any]) -> Expr:

@@ -21,8 +21,9 @@ _DTYPES: dict[Any, type] = {
 }
 
 
-def constraint_from(where: str, asked: Mapping[str, Any]) -> tuple[Constraint, bool]:
+def constraint_from(where: str, asked: Mapping[str, Any]) -> tuple[Constraint | None, bool]:
     """The constraint of the one argument in `asked`, and whether the variable gets its type.
+    Any text is a `str`, so that type constrains nothing.
 
     Raises `UsageError` for more than one, and for one that `grammars` refuses.
     """
@@ -47,11 +48,15 @@ def constraint_from(where: str, asked: Mapping[str, Any]) -> tuple[Constraint, b
             case "dtype":
                 if not isinstance(value, (str, type)) or value not in _DTYPES:
                     refuse(where, name, value, "int, float, bool, str or one of their names")
-                return _type_of(_DTYPES[value]), True
+                return _typed(_DTYPES[value])
             case _:
-                return _type_of(value), True
+                return _typed(value)
     except GrammarError as error:
         raise UsageError(f"{where}: {name}={value!r} is refused: {error}") from error
+
+
+def _typed(kind: Any) -> tuple[Constraint | None, bool]:
+    return (None, False) if kind is str else (_type_of(kind), True)
 
 
 @lru_cache(maxsize=1024)

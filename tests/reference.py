@@ -332,7 +332,7 @@ class Naive:
 
     @staticmethod
     def _written(branch: Branch, text: str) -> str:
-        """`text` has lone surrogates for invalid bytes; what is shown has replacement characters."""
+        """`text` has lone surrogates for invalid bytes; shown are replacement characters."""
         shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         branch.pieces.append(Piece(shown, written=True))
         return shown

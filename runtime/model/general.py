@@ -1,22 +1,18 @@
 """The general path: transformers' own modelling code over our paged attention.
 
-Owns loading a causal language model and running its decoder on a packed batch. The attention is
-registered in transformers' `AttentionInterface`; a step's plan travels as a keyword argument
-through the model's layers, so nothing is ambient.
+Owns running a causal language model's decoder on a packed batch. The attention is registered in
+transformers' `AttentionInterface`; a step's plan travels as a keyword argument through the model's
+layers, so nothing is ambient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AutoModelForCausalLM
-from transformers.utils import logging
+from transformers import AttentionInterface
 
 from runtime.attention.torch import AttentionPlan
 from runtime.errors import UnsupportedModelError
@@ -50,18 +46,6 @@ def paged_attention(
     return out[None], None
 
 
-@contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """Weights on a local disk load in about a second; a bar for that is noise in users' output."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
 AttentionInterface.register(ATTENTION, paged_attention)
 
 
@@ -77,7 +61,7 @@ class ModelShape:
 
 
 class GeneralModel:
-    """Any decoder of transformers that takes its attention from `AttentionInterface`."""
+    """A model of transformers, loaded with `attn_implementation=ATTENTION`."""
 
     def __init__(self, model: Any) -> None:
         self._decoder = model.get_decoder()
@@ -92,15 +76,6 @@ class GeneralModel:
             vocab_size=self._head.weight.shape[0],
             context_len=config.max_position_embeddings,
         )
-
-    @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralModel:
-        with _without_progress_bars():
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation=ATTENTION
-            )
-        model.requires_grad_(False)
-        return cls(model)
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""

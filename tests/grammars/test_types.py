@@ -155,3 +155,12 @@ def test_a_type_that_cannot_be_enforced_is_refused(tp: Any) -> None:
 def test_what_has_no_schema_is_refused_at_once(tp: Any) -> None:
     with pytest.raises(GrammarError, match="has no JSON schema"):
         TypeOf(tp)
+
+
+@pytest.mark.parametrize(
+    "tp", [complex, list[complex], dict[int, str], dict[str, dict[dt.date, int]], complex | None]
+)
+def test_a_type_whose_schema_says_too_little_is_refused(tp: Any) -> None:
+    """Its texts would be let through by the mask and refused by the parser."""
+    with pytest.raises(UnsupportedError, match="does not describe"):
+        TypeOf(tp)

@@ -167,3 +167,30 @@ def test_no_tokens_at_all(tokenizer: Tokenizer, constrained: bool) -> None:
     assert running.ending is not None
     assert running.ending.text == ""
     assert running.ending.truncated == (not constrained)
+
+
+def constrained(tokenizer: Tokenizer, pattern: str, limit: int, **said: Any) -> Generation:
+    matcher = Matcher(Compiler(tokenizer.vocabulary).compile(Regex(pattern)), max_tokens=limit)
+    sampling = Sampling(**said).over(DEFAULT_SAMPLING)
+    return Generation(sampling, tokenizer, limit=limit, matcher=matcher, prefix=b"")
+
+
+def test_stops_of_the_surroundings_do_not_cut_a_constrained_output(tokenizer: Tokenizer) -> None:
+    letters = tokenizer.encode("a")[0]
+    running = constrained(tokenizer, "a{3}", 9, stop=("a",), stop_token_ids=(letters,))
+    feed(running, [letters] * 3)
+    assert running.ending is not None
+    assert (running.ending.text, running.ending.truncated) == ("aaa", False)
+
+
+@pytest.mark.parametrize("said", [{"min_tokens": 5}, {"ignore_eos": True}])
+def test_a_constrained_output_goes_on_as_long_as_it_may(
+    tokenizer: Tokenizer, said: dict[str, Any]
+) -> None:
+    running = constrained(tokenizer, "[b-d]*", 9, **said)
+    assert running.is_masked
+    assert allowed(running, tokenizer).isdisjoint(tokenizer.eos_token_ids)
+    finite = constrained(tokenizer, "b?", 9, **said)
+    feed(finite, tokenizer.encode("b"))
+    assert finite.ending is not None
+    assert finite.ending.text == "b"

@@ -88,7 +88,9 @@ def test_gen_with_choices_is_a_select() -> None:
         (lambda: sgl.gen("x", dtype=int), TypeOf(int), True),
         (lambda: sgl.gen("x", dtype="float"), TypeOf(float), True),
         (lambda: sgl.gen_int("x", 5), TypeOf(int), True),
-        (lambda: sgl.gen_string("x"), TypeOf(str), True),
+        (lambda: sgl.gen_string("x", stop="\n"), None, False),
+        (lambda: sgl.gen("x", type=str, stop="\n"), None, False),
+        (lambda: sgl.gen("x", min_tokens=2, ignore_eos=True, regex="a*"), Regex("a*"), False),
     ],
 )
 def test_each_constraint_argument(
@@ -111,6 +113,8 @@ def test_each_constraint_argument(
         (lambda: sgl.gen("x", 5, choices=["a"], stop="b"), "max_tokens, stop and choices"),
         (lambda: sgl.gen("x", choices_method=sgl.greedy_token_selection), "without choices"),
         (lambda: sgl.gen("x", regex="a", json_schema={}), "regex and json_schema cannot be given"),
+        (lambda: sgl.gen("x", regex="a", stop="b"), "stop and regex cannot be given together"),
+        (lambda: sgl.gen_int("x", stop_token_ids=[1]), "stop_token_ids and dtype cannot be given"),
         (lambda: sgl.gen("x", dtype=int, type=int), "dtype and type cannot be given together"),
         (lambda: sgl.gen("x", dtype=list), "dtype=<class 'list'> is not allowed"),
         (lambda: sgl.gen("x", dtype="integer"), "dtype='integer' is not allowed"),
