@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from sgdsl.backends.base import Backend
 from sgdsl.errors import TraceError, UsageError
 from sgdsl.graph import Sampling
+from sgdsl.seeds import MASK, derive_seed
 
 _NO_BACKEND = (
     "no backend to run on: pass backend=..., or set one for all runs with set_default_backend(...)"
 )
 _default_backend: Backend | None = None
-_MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +75,8 @@ def backend_for(given: Backend | None) -> Backend:
 def seed_for(given: int | None) -> int:
     """`given`, else one derived from the caller's, else a random one."""
     if given is not None:
-        return given & _MASK
+        return given & MASK
     current = caller.get()
     if current is not None:
         return derive_seed(current.seed, (1 << 40) + next(current.num_calls))
     return random.getrandbits(63)
-
-
-def derive_seed(seed: int, index: int) -> int:
-    """The seed of part `index`: a splitmix64 step (Steele et al., 2014), so that neighbouring
-    indices give unrelated streams. 63 bits, so that it is a signed 64-bit integer everywhere.
-    """
-    mixed = (seed + (index + 1) * 0x9E3779B97F4A7C15) & _MASK
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-    return (mixed ^ (mixed >> 31)) >> 1

@@ -16,12 +16,13 @@ from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from sgdsl.arguments import RUN_ARGUMENTS, RunArguments, refuse, sampling_from
 from sgdsl.backends.base import Backend
 from sgdsl.batch import AUTO_THREADS, Batch, Limits, OnError
-from sgdsl.context import backend_for, caller, derive_seed, seed_for
+from sgdsl.context import backend_for, caller, seed_for
 from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
 from sgdsl.expressions import Hole
 from sgdsl.graph import DEFAULT_SAMPLING, Graph, Sampling
 from sgdsl.progress import Progress
+from sgdsl.seeds import derive_seed
 from sgdsl.state import ProgramState
 from sgdsl.tracer import trace
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import Batch
-from runtime.sampling.random import mix
 from runtime.sampling.request import Sampled, SampleRequest, SampleRow
+from sgdsl.seeds import mix
 
 UNWRITTEN = 0xDEAD
 _SPREAD = 4.0

@@ -13,7 +13,7 @@ from runtime.errors import ContextLengthError
 from runtime.sampling.request import SampleRow
 from runtime.tokenizer import Tokenizer
 from sgdsl import ProgramError
-from sgdsl.context import derive_seed
+from sgdsl.seeds import derive_seed
 from tests import fakes, reference
 from tests.e2e.conftest import HashService
 from tests.tiny_llama import VOCAB_SIZE

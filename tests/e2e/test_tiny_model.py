@@ -17,7 +17,7 @@ from runtime import Runtime
 from runtime.sampling import sampler
 from runtime.sampling.request import SampleRow
 from runtime.tokenizer import Tokenizer
-from sgdsl.context import derive_seed
+from sgdsl.seeds import derive_seed
 from tests import reference
 from tests.tiny_llama import HEAD_DIM, NUM_KV_HEADS, NUM_LAYERS
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from sgdsl.context import derive_seed, seed_for
+from sgdsl.context import seed_for
+from sgdsl.seeds import derive_seed
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**41), st.integers(0, 2**41))
