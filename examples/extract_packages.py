@@ -212,7 +212,7 @@ def main() -> None:
     done = [
         (state["record"], document)
         for state, document in zip(states, documents, strict=True)
-        if state.outcome.status == "ok"
+        if state.outcome is not None and state.outcome.status == "ok"
     ]
     agree = sum(agreement(record, document.truth) for record, document in done)
     show_records(console, [record for record, _ in done[:12]])

@@ -1,49 +1,50 @@
 """The grammars of this runtime: each constraint compiled once for its tokenizer.
 
-Owns the store of compiled grammars, its failures included (a refused schema is refused once, not
-once a row). Callers' threads compile ahead while the engine's thread reads, so it is locked.
+Owns the constraints that were refused (a bad schema is refused once, not once a row); those that
+were compiled are the compiler's to keep. Callers' threads compile ahead while the engine's thread
+reads.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 
 from grammars import Compiler, Constraint, Grammar, GrammarError, Matcher, Vocabulary
 from sgdsl.errors import UsageError
 
-MAX_GRAMMARS = 1024
+MAX_REFUSED = 1024
 """Constraints of one process are few; an attacker's may be many."""
 
 
 class GrammarStore:
+    """Thread-safe."""
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._compiler = Compiler(vocabulary)
-        self._known: OrderedDict[Constraint, Grammar | GrammarError] = OrderedDict()
+        self._refused: OrderedDict[Constraint, GrammarError] = OrderedDict()
         self._lock = threading.Lock()
 
-    def prepare(self, constraint: Constraint) -> Grammar | GrammarError:
-        """Compile ahead; a refusal is kept, and raised by `get`, where the constraint is used."""
-        with self._lock:
-            known = self._known.get(constraint)
-            if known is not None:
-                self._known.move_to_end(constraint)
-                return known
-        try:
-            known = self._compiler.compile(constraint)
-        except GrammarError as refusal:
-            known = refusal
-        with self._lock:
-            self._known[constraint] = known
-            while len(self._known) > MAX_GRAMMARS:
-                self._known.popitem(last=False)
-        return known
+    def prepare(self, constraint: Constraint) -> None:
+        """Compile ahead; what is wrong with it is raised by `get`, where it is used."""
+        with suppress(GrammarError):
+            self.get(constraint)
 
     def get(self, constraint: Constraint) -> Grammar:
-        known = self.prepare(constraint)
-        if isinstance(known, GrammarError):
-            raise known
-        return known
+        """Raises GrammarError, the same one for every row that asks."""
+        with self._lock:
+            refusal = self._refused.get(constraint)
+        if refusal is not None:
+            raise refusal.with_traceback(None)
+        try:
+            return self._compiler.compile(constraint)
+        except GrammarError as refused:
+            with self._lock:
+                self._refused[constraint] = refused
+                while len(self._refused) > MAX_REFUSED:
+                    self._refused.popitem(last=False)
+            raise
 
     def matcher(
         self, constraint: Constraint, *, max_tokens: int, num_taken: int, prefix: bytes
