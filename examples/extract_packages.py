@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -197,12 +198,27 @@ def show_records(console: Console, records: Sequence[Package]) -> None:
     console.print(table)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--limit", type=int, help="only the first N documents")
+def show_unfinished(console: Console, states: Sequence[ProgramState]) -> None:
+    """The rows without a record, and why."""
+    for index, state in enumerate(states):
+        if state.outcome is not None and state.outcome.status != "ok":
+            console.print(f"row {index} {state.outcome.status}: {state.error()}", markup=False)
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of documents; give 1 or more")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if every row has a record."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--limit", type=count, help="only the first N documents")
     parser.add_argument("--model", help="a folder in Hugging Face format, or a name")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     console = Console()
     documents = read_documents(args.limit)
     with Runtime(args.model) as runtime:
@@ -214,11 +230,12 @@ def main() -> None:
         for state, document in zip(states, documents, strict=True)
         if state.outcome is not None and state.outcome.status == "ok"
     ]
-    agree = sum(agreement(record, document.truth) for record, document in done)
     show_records(console, [record for record, _ in done[:12]])
+    show_unfinished(console, states)
+    complete = len(done) == len(documents)
     sample = documents[:: max(1, len(documents) // NUM_SERIAL)][:NUM_SERIAL]
-    complete = len(done) == len(documents) and bool(done)
     serial_s = serial_seconds_per_row(sample, args.model) if complete else None
+    agree = sum(agreement(record, document.truth) for record, document in done)
     report = {
         "rows": len(documents),
         "valid": len(done),
@@ -232,7 +249,8 @@ def main() -> None:
         console.print(f"{name:>16}  {value}")
     if args.json:
         print(json.dumps(report))
+    return 0 if complete else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
