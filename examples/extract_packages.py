@@ -25,8 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sgdsl as sgl
-from sgdsl import ProgramState, Runtime
-from sgdsl.errors import BatchInterrupted
+from sgdsl import BatchInterrupted, ProgramState, Runtime
 
 DESCRIPTION_CHARS = 350
 MAX_TOKENS = 160

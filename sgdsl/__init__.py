@@ -29,6 +29,7 @@ from sgdsl.api import (
 from sgdsl.backends.base import Backend, BackendStats
 from sgdsl.backends.mock import MockBackend
 from sgdsl.backends.script import STALL
+from sgdsl.batch_errors import BatchFailed, BatchInterrupted
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import (
     greedy_token_selection,
@@ -38,8 +39,6 @@ from sgdsl.choices import (
 from sgdsl.context import backend_for, get_default_backend, set_default_backend
 from sgdsl.errors import (
     BackendError,
-    BatchFailed,
-    BatchInterrupted,
     CancelledError,
     ProgramError,
     SgdslError,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, TypeVar
 
-from sgdsl.errors import BatchFailed, BatchInterrupted
+from sgdsl.batch_errors import BatchFailed, BatchInterrupted
 from sgdsl.execution import GRACE_S, Execution
 from sgdsl.progress import Progress
 from sgdsl.state import ProgramState
