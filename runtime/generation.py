@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from grammars import Matcher
 from runtime.tokenizer import Tokenizer
+from sgdsl.errors import UsageError
 from sgdsl.graph import Sampling
 
 Int32 = NDArray[np.int32]
@@ -55,9 +56,7 @@ class HealingMask:
         return not self._rest
 
     def fill_bitmask(self, row: Int32) -> None:
-        row[:] = 0
-        for token in self._tokenizer.spelling(self._rest):
-            row[token >> 5] |= np.int32(np.uint32(1 << (token & 31)).view(np.int32))
+        row[:] = self._tokenizer.vocabulary.pack(self._tokenizer.spelling(self._rest))
 
     def accept_token(self, token_id: int) -> None:
         data = self._tokenizer.token_bytes[token_id]
@@ -104,13 +103,24 @@ class Generation:
             self._stop_ids = eos.union(sampling.stop_token_ids or ())
         elif sampling.ignore_eos:  # the constraint goes on as long as it can
             self._min_tokens = limit
+        self._check_stop_ids()
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._ends: list[int] = []  # bytes up to and including each token, prefix and all
         self._text = ""  # as decoded so far; invalid bytes are lone surrogates
         self._num_written = 0  # tokens that went beyond the prefix
+        self._stops_from = 0  # where in the text the first stop string may begin
         self.tokens: list[int] = []
         self.counts: Counter[int] = Counter()
         self.ending: Ending | None = None
+
+    def _check_stop_ids(self) -> None:
+        size = len(self._tokenizer.token_bytes)
+        for token in self._stop_ids:
+            if not 0 <= token < size:
+                raise UsageError(
+                    f"stop_token_ids has {token}, but this model's tokens are 0 to {size - 1}; "
+                    "give ids within them"
+                )
 
     @property
     def text(self) -> str:
@@ -128,8 +138,17 @@ class Generation:
         return (
             self._matcher is not None
             or (self._healing is not None and not self._healing.done)
-            or len(self.tokens) < self._min_tokens
+            or self._is_short
         )
+
+    @property
+    def _is_healing(self) -> bool:
+        return self._prefix_left > 0
+
+    @property
+    def _is_short(self) -> bool:
+        """No end may come yet. What spells the prefix again neither counts nor ends anything."""
+        return not self._is_healing and self._num_written < self._min_tokens
 
     def fill_bitmask(self, row: Int32) -> None:
         """row: int32 [num_words], all bits set; clears those of tokens that may not come next."""
@@ -137,21 +156,16 @@ class Generation:
             self._matcher.fill_bitmask(row)
         elif self._healing is not None and not self._healing.done:
             self._healing.fill_bitmask(row)
-        if len(self.tokens) < self._min_tokens:
+        if self._is_short:
             allowed = row.copy()
             forbid(row, self._stop_ids)
-            if not row.any():  # a finished grammar ends before min_tokens: nothing else may follow
-                row[:] = allowed
-
-    def end_at_once(self) -> None:
-        """No token may be written: the empty text is all there is."""
-        complete = self._matcher is not None
-        self._end({"type": "length", "length": 0}, kept=0, truncated=not complete)
+            if self._matcher is not None and not row.any():
+                row[:] = allowed  # a finished grammar ends before min_tokens: nothing else can come
 
     def accept(self, token: int) -> None:
         """The token that was sampled; sets `ending` when it is the last."""
         assert self.ending is None, "nothing follows the end"
-        if token in self._stop_ids:
+        if token in self._stop_ids and not self._is_healing:
             self._end({"type": "stop", "matched": token}, kept=len(self.tokens))
             return
         if self._matcher is not None:
@@ -186,10 +200,15 @@ class Generation:
         self._text += self._decoder.decode(data[skipped:])
 
     def _cut_at_stop(self) -> bool:
-        if not self._stops or len(self.tokens) < self._min_tokens:
+        if self._num_written <= self._min_tokens:
+            self._stops_from = len(self._text)  # a stop string begins behind them, at the earliest
+        if not self._stops or self._num_written < self._min_tokens:
             return False
-        found = [(at, stop) for stop in self._stops if (at := self._text.find(stop)) >= 0]
+        start = self._stops_from
+        found = [(at, stop) for stop in self._stops if (at := self._text.find(stop, start)) >= 0]
         if not found:
+            longest = max(map(len, self._stops))
+            self._stops_from = max(start, len(self._text) - longest + 1)
             return False
         at, stop = min(found)
         self._text = self._text[:at]

@@ -64,10 +64,14 @@ class Line:
         return [self.sequence, *scored]
 
     @property
-    def ends_in_literal(self) -> bool:
-        """What stands before the border is the program's own text: neither template nor model's."""
-        last = next((piece for piece in reversed(self.pending) if piece.text), None)
-        return last is not None and not last.special and not last.written
+    def num_literal_bytes(self) -> int:
+        """How much of the text before the border is the program's own, and no one else's."""
+        count = 0
+        for piece in reversed(self.pending):
+            if piece.text and (piece.special or piece.written):
+                break
+            count += len(piece.text.encode())
+        return count
 
     # Text becomes tokens, and the other way round.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -18,14 +19,19 @@ from runtime.errors import ContextLengthError
 from runtime.generation import Generation
 from runtime.grammar_store import GrammarStore
 from runtime.line import Line
-from runtime.sampling.request import Sampled, SampleRequest, SampleRow
+from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest, SampleRow
 from runtime.scheduler import Scheduler
 from runtime.scoring import Scoring
 from runtime.sequence import Sequence
 from runtime.tokenizer import Tokenizer
+from sgdsl.errors import BackendError
 from sgdsl.graph import ROOT, Sampling
 from sgdsl.machine import Append, Choose, Completion, Generate, Idle, Piece, Spawn
 from sgdsl.run import Run
+
+NOTHING_TO_DRAW = (
+    "there was no token to draw: the model's logits are not numbers, or all tokens are forbidden"
+)
 
 
 class Programs:
@@ -73,10 +79,11 @@ class Programs:
         self._advance(run, [line for line in self._lines[run.id].values() if not line.busy])
 
     def fail_all(self, cause: BaseException) -> None:
-        """The engine cannot go on: every run ends with its cause."""
+        """The engine does not go on, whatever state it is in: every run ends with the cause."""
         for run in list(self._runs.values()):
-            run.fail(cause)
-            self._drop(run)
+            with suppress(BaseException):  # of whoever watches this run; the others come first
+                run.fail(cause)
+        self._runs.clear()
 
     def _drop(self, run: Run) -> None:
         """The run is over: nothing of it stays."""
@@ -95,7 +102,7 @@ class Programs:
                 continue  # it was due twice, and went on the first time
             try:
                 self._drive(line, due)
-            except Exception as cause:  # noqa: BLE001 - whatever it is, it is this row's fault alone
+            except BaseException as cause:  # noqa: BLE001 - whatever it is, it is this row's alone
                 run.fail(cause, branch_id=line.branch_id)
         if run.outcome is None and run.settled:
             run.finish()
@@ -110,8 +117,8 @@ class Programs:
                 case Append(pieces=pieces):
                     line.pending += pieces
                 case Generate() as action:
-                    if self._begin_generation(line, action):
-                        return
+                    self._begin_generation(line, action)
+                    return
                 case Choose() as action:
                     self._begin_scoring(line, action)
                     return
@@ -136,14 +143,13 @@ class Programs:
 
     # A line begins to generate or to score.
 
-    def _begin_generation(self, line: Line, action: Generate) -> bool:
-        """False when nothing is to be generated and the node is complete already."""
+    def _begin_generation(self, line: Line, action: Generate) -> None:
         sampling = action.sampling
-        heals = bool(sampling.healing) and line.ends_in_literal
+        literal_bytes = line.num_literal_bytes if sampling.healing else 0
         line.flush(self._tokenizer)
         line.num_prompt_tokens = len(line.sequence.tokens)
         limit = self._limit(sampling.max_tokens or 0, line.num_prompt_tokens)
-        taken = self._tokenizer.healable(line.sequence.tokens) if heals and limit else 0
+        taken = self._tokenizer.healable(line.sequence.tokens, literal_bytes)
         prefix = line.take_back(taken, self._tokenizer)
         matcher = None
         if (constraint := action.node.constraint) is not None:
@@ -154,18 +160,13 @@ class Programs:
             sampling, self._tokenizer, limit=limit, matcher=matcher, prefix=prefix
         )
         line.begin(generation, sampling, now=self._clock())
-        if limit == 0:
-            generation.end_at_once()
-            self._end_generation(line)
-            return False
         line.sequence.want_sample()
         line.sequence.cached = line.sequence.valid
         self._compute(line.sequence, line)
-        return True
 
     def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
         room = self._max_tokens - num_prompt_tokens
-        if room < min(1, max_tokens):
+        if room < 1:
             raise ContextLengthError(
                 f"the prompt has {num_prompt_tokens} tokens, but prompt and output together may "
                 f"have {self._max_tokens}; shorten the prompt, or raise context_len or kv_bytes "
@@ -236,6 +237,9 @@ class Programs:
         generation = line.generation
         if line.run.outcome is not None:  # its mask could not be made
             return True
+        if token == NO_TOKEN:
+            line.run.fail(BackendError(NOTHING_TO_DRAW), branch_id=line.branch_id)
+            return True
         if not self._guard(line, partial(generation.accept, token)):  # beyond a grammar's limits
             return True
         self.num_completion_tokens += 1
@@ -290,7 +294,7 @@ class Programs:
         """Call what may raise for reasons of this row alone: then its run fails. True if fine."""
         try:
             call()
-        except Exception as cause:  # noqa: BLE001 - a type's own validators may raise anything
+        except BaseException as cause:  # noqa: BLE001 - users' code may raise anything, SystemExit too
             line.run.fail(cause, branch_id=line.branch_id)
             return False
         return True

@@ -10,20 +10,26 @@ makes progress and every sequence is the oldest one day: nothing starves, nothin
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence as List
 from dataclasses import dataclass
+from itertools import islice
 
 from runtime.batch import Grant
 from runtime.cache.prefix import PageKey, PageNode, PrefixCache
 from runtime.sequence import Sequence
+
+LOOK_AHEAD = 256
+"""Waiting sequences that a step looks at: many may wait for a page that is being computed (all
+options of a select do), and each look costs a walk down the tree.
+"""
 
 
 @dataclass(slots=True)
 class SchedulerCounts:
     """Totals since the start; tokens, except `preemptions` (sequences)."""
 
-    prompt_tokens: int = 0  # known tokens at first admission
+    prompt_tokens: int = 0  # known tokens of every sequence when it was first admitted
     cached_tokens: int = 0  # those of them that the cache held
     computed_tokens: int = 0
     preemptions: int = 0
@@ -38,9 +44,9 @@ class Scheduler:
         self.counts = SchedulerCounts()
         self._token_budget = token_budget
         self._max_running = max_running
-        self._waiting: deque[Sequence] = deque()
+        self._waiting: OrderedDict[int, Sequence] = OrderedDict()  # by id, oldest first
         self._running: list[Sequence] = []  # oldest first
-        self._unadmitted: set[int] = set()  # ids of those never admitted: their prompt counts
+        self._arrived: set[int] = set()  # ids of those not admitted since they were added
 
     @property
     def num_running(self) -> int:
@@ -52,18 +58,16 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> None:
         """The sequence wants to be computed. Its turn is behind those that came before."""
-        assert sequence not in self._waiting, "a sequence waits once"
+        assert sequence.id not in self._waiting, "a sequence waits once"
         assert not sequence.pages, "a sequence that waits holds no pages"
-        self._waiting.append(sequence)
-        self._unadmitted.add(sequence.id)
+        self._waiting[sequence.id] = sequence
+        self._arrived.add(sequence.id)
 
     def remove(self, sequence: Sequence) -> None:
         """Park or finish: the sequence gives its pages back and is forgotten here."""
-        self._unadmitted.discard(sequence.id)
-        if sequence in self._running:
+        self._arrived.discard(sequence.id)
+        if self._waiting.pop(sequence.id, None) is None and sequence in self._running:
             self._running.remove(sequence)
-        elif sequence in self._waiting:
-            self._waiting.remove(sequence)
         self._release(sequence)
 
     def schedule(self) -> list[Grant]:
@@ -114,7 +118,8 @@ class Scheduler:
         assert sequence is self._running[-1], "the youngest is preempted first"
         self._running.pop()
         self._release(sequence)
-        self._waiting.appendleft(sequence)
+        self._waiting[sequence.id] = sequence
+        self._waiting.move_to_end(sequence.id, last=False)
         self.counts.preemptions += 1
 
     def _admit(self, grants: list[Grant], budget: int) -> None:
@@ -124,34 +129,35 @@ class Scheduler:
         step, not a page); sequences behind it may go first.
         """
         arriving = {key for grant in grants if (key := self._arriving_page(grant)) is not None}
-        held_back: list[Sequence] = []
-        while self._waiting and budget > 0 and len(self._running) < self._max_running:
-            sequence = self._waiting.popleft()
+        for sequence in list(islice(self._waiting.values(), LOOK_AHEAD)):
+            if budget <= 0 or len(self._running) >= self._max_running:
+                break
             path = self.cache.match(sequence.tokens, sequence.cacheable)
             if self._next_page(sequence, path) in arriving:
-                held_back.append(sequence)
                 continue
             self._adopt(sequence, path)
             num_tokens = min(sequence.gap, budget)
             if not self._extend_pages(sequence, num_tokens):
                 self._release(sequence)
-                held_back.append(sequence)
                 break
+            del self._waiting[sequence.id]
             self._running.append(sequence)
             self._count_admission(sequence)
-            if num_tokens > 0:
-                grants.append(Grant(sequence, sequence.computed, num_tokens))
-                budget -= num_tokens
-                if (key := self._arriving_page(grants[-1])) is not None:
-                    arriving.add(key)
-        self._waiting.extendleft(reversed(held_back))
+            assert num_tokens > 0, "whoever waits has a gap"
+            grants.append(Grant(sequence, sequence.computed, num_tokens))
+            budget -= num_tokens
+            if (key := self._arriving_page(grants[-1])) is not None:
+                arriving.add(key)
 
     def _count_admission(self, sequence: Sequence) -> None:
-        if sequence.id in self._unadmitted:
-            self._unadmitted.discard(sequence.id)
+        """A sequence's own comings back, from a preemption or from a park, are no cache hits."""
+        if sequence.id in self._arrived:
+            self._arrived.discard(sequence.id)
+            sequence.cached = sequence.computed
+        if not sequence.counted:
+            sequence.counted = True
             self.counts.prompt_tokens += len(sequence.tokens)
             self.counts.cached_tokens += sequence.computed
-            sequence.cached = sequence.computed
 
     def _adopt(self, sequence: Sequence, path: list[PageNode]) -> None:
         for node in path:

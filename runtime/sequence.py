@@ -26,6 +26,7 @@ class Sequence:
     __slots__ = (
         "cached",
         "computed",
+        "counted",
         "id",
         "nodes",
         "pages",
@@ -43,6 +44,7 @@ class Sequence:
         self.stale_from: int | None = None
         self.computed = 0
         self.cached = 0  # tokens that the prefix cache gave at the last admission
+        self.counted = False  # in the statistics
         self.pages: list[int] = []
         self.nodes: list[PageNode] = []  # of the leading pages: those that are in the tree, locked
 

@@ -1,21 +1,19 @@
-"""The engine on a thread of its own, as a backend of the frontend.
+"""The engine as a backend of the frontend.
 
-Owns the thread, the inbox between users' threads and the engine's, and life and death: whatever
-happens to the engine, every run that was given to it gets an outcome.
+Owns the translation of the backend protocol into commands for the engine's thread.
 """
 
 from __future__ import annotations
 
-import atexit
-import queue
 import threading
 import weakref
 from collections.abc import Callable
-from time import perf_counter
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from runtime.engine import Engine
+from runtime.engine_thread import EngineThread
 from runtime.grammar_store import GrammarStore
 from runtime.scheduler import SchedulerCounts
 from runtime.telemetry.stats import StepStats
@@ -24,9 +22,14 @@ from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError
 from sgdsl.run import Run
 
+ON_ENGINE_THREAD = (
+    "the engine's own thread (a choice method or a validator, for instance) asked the engine for "
+    "something and would wait for itself for ever; do it in the program's body instead"
+)
+
 
 class Service:
-    """Runs `engine` until it is closed. Usable as a context manager."""
+    """Runs `engine` until it is closed, or nobody refers to it any more. A context manager."""
 
     def __init__(
         self,
@@ -40,13 +43,9 @@ class Service:
         self._grammars = grammars
         self._chat_template = chat_template
         self._max_in_flight = max_in_flight
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._gate = threading.Lock()  # between "is it alive?" and "put it into the inbox"
-        self._end: BaseException | None = None  # why nothing is taken any more
-        self._thread = threading.Thread(target=self._serve, name="sgdsl-engine", daemon=True)
-        self._thread.start()
-        # A daemon thread that is inside torch when the interpreter goes away can crash it.
-        atexit.register(_close_if_alive, weakref.ref(self))
+        self._thread = EngineThread(engine)
+        # Also at the interpreter's exit: a thread that is inside torch then can crash it.
+        self._finalizer = weakref.finalize(self, self._thread.close)
 
     # The backend protocol.
 
@@ -59,12 +58,10 @@ class Service:
         return self._max_in_flight
 
     def submit(self, run: Run) -> None:
-        self._prepare(run)
-        self._send(lambda: self._engine.programs.start(run), run)
+        self._send(run, self._engine.programs.start)
 
     def wake(self, run: Run) -> None:
-        self._prepare(run)
-        self._send(lambda: self._engine.programs.wake(run), run)
+        self._send(run, self._engine.programs.wake)
 
     def stats(self) -> BackendStats:
         counts = self._engine.scheduler.counts
@@ -86,19 +83,21 @@ class Service:
 
     def flush_cache(self) -> None:
         """Forget every cached prefix that is not in use; returns when it is done."""
+        self._refuse_own_thread()
         done = threading.Event()
 
         def flush() -> None:
             self._engine.scheduler.cache.flush()
             done.set()
 
-        self._send(flush)
+        if (end := self._thread.send(flush)) is not None:
+            raise end
         done.wait()
 
     def close(self) -> None:
-        """Stop the thread. Runs under way end as failed; closing twice is fine."""
-        self._shut(BackendError("the runtime was closed before this run could finish"))
-        self._thread.join()
+        """Stop the engine. Runs under way end as failed; closing twice is fine."""
+        self._refuse_own_thread()
+        self._thread.close()
 
     def __enter__(self) -> Self:
         return self
@@ -111,60 +110,16 @@ class Service:
     ) -> None:
         self.close()
 
-    def _prepare(self, run: Run) -> None:
-        """Compile constraints on the caller's thread, so that the engine's does not stall."""
+    def _send(self, run: Run, command: Callable[[Run], None]) -> None:
+        if self._thread.is_current:
+            run.fail(BackendError(ON_ENGINE_THREAD))
+            return
+        # Constraints are compiled on the caller's thread, so that the engine's does not stall.
         for constraint in run.pending_constraints():
             self._grammars.prepare(constraint)
+        if (end := self._thread.send(partial(command, run))) is not None:
+            run.fail(end)
 
-    def _send(self, command: Callable[[], None], run: Run | None = None) -> None:
-        with self._gate:
-            end = self._end
-            if end is None:
-                self._inbox.put(command)
-                return
-        if run is None:
-            raise end
-        run.fail(end)
-
-    def _shut(self, end: BaseException) -> None:
-        with self._gate:
-            if self._end is None:
-                self._end = end
-                self._inbox.put(lambda: None)  # wake the thread, so that it sees the end
-
-    # The engine's thread.
-
-    def _serve(self) -> None:
-        try:
-            busy = False
-            while not self._has_ended():
-                self._carry_out(wait=not busy)
-                busy = not self._has_ended() and self._engine.step()
-        except BaseException as cause:  # noqa: BLE001 - the runs must hear of whatever it was
-            error = BackendError(f"the engine died: {type(cause).__name__}: {cause}")
-            error.__cause__ = cause
-            self._shut(error)
-        assert self._end is not None, "the loop ends for a reason"
-        # What is still in the inbox was sent while we were alive: it starts, to fail with the rest.
-        while not self._inbox.empty():
-            self._inbox.get()()
-        self._engine.programs.fail_all(self._end)
-
-    def _has_ended(self) -> bool:
-        return self._end is not None
-
-    def _carry_out(self, *, wait: bool) -> None:
-        began = None
-        while wait or not self._inbox.empty():
-            command = self._inbox.get()
-            began = began or perf_counter()
-            command()
-            wait = False
-        if began is not None:
-            self._engine.stats.programs_s += perf_counter() - began
-
-
-def _close_if_alive(reference: weakref.ref[Service]) -> None:
-    service = reference()
-    if service is not None:
-        service.close()
+    def _refuse_own_thread(self) -> None:
+        if self._thread.is_current:
+            raise BackendError(ON_ENGINE_THREAD)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer as FastTokenizer
 
 from grammars import Vocabulary
@@ -61,8 +63,10 @@ class Tokenizer:
         return Vocabulary(self.token_bytes, eos_token_ids=sorted(self.eos_token_ids))
 
     @cached_property
-    def _by_bytes(self) -> list[tuple[bytes, int]]:
-        return sorted((data, token) for token, data in enumerate(self.token_bytes) if data)
+    def _sorted(self) -> tuple[list[bytes], NDArray[np.int64]]:
+        """All tokens' bytes in order, and the tokens that they belong to."""
+        pairs = sorted((data, token) for token, data in enumerate(self.token_bytes) if data)
+        return [data for data, _ in pairs], np.array([token for _, token in pairs])
 
     @property
     def start_token_id(self) -> int:
@@ -125,39 +129,36 @@ class Tokenizer:
     def _added(self, tokens: Sequence[int], pieces: Sequence[Piece]) -> tuple[int, list[int]]:
         return len(tokens), self.encode_pieces(pieces)
 
-    def healable(self, tokens: Sequence[int]) -> int:
-        """How many last tokens together are the beginning of a longer token: those that healing
-        takes back. At least one token always stays.
+    def healable(self, tokens: Sequence[int], num_bytes: int) -> int:
+        """How many last tokens together are the beginning of a longer token, within the last
+        `num_bytes` bytes: those that healing takes back. At least one token always stays.
         """
         best, data = 0, b""
         for count in range(1, min(BORDER_TOKENS, len(tokens) - 1) + 1):
-            own = self.token_bytes[tokens[-count]]
-            if not own:
+            data = (self.token_bytes[tokens[-count]] or b"") + data
+            if self.token_bytes[tokens[-count]] is None or len(data) > num_bytes:
                 break
-            data = own + data
-            if self._begins_longer_token(data):
+            found, texts = self._beginning_with(data), self._sorted[0]
+            if found.stop > found.start and texts[found.stop - 1] != data:
                 best = count
         return best
 
-    def _begins_longer_token(self, data: bytes) -> bool:
-        index = bisect_right(self._by_bytes, (data, len(self.token_bytes)))
-        return index < len(self._by_bytes) and self._by_bytes[index][0].startswith(data)
-
-    def spelling(self, data: bytes) -> list[int]:
+    def spelling(self, data: bytes) -> NDArray[np.int64]:
         """Tokens that spell `data` or a beginning of it, or that begin with all of it."""
-        found: list[int] = []
+        texts, tokens = self._sorted
+        found = [tokens[self._beginning_with(data)]]
         for size in range(1, len(data)):
-            start = bisect_left(self._by_bytes, (data[:size], -1))
-            for own, token in self._by_bytes[start:]:
-                if own != data[:size]:
-                    break
-                found.append(token)
-        start = bisect_left(self._by_bytes, (data, -1))
-        for own, token in self._by_bytes[start:]:
-            if not own.startswith(data):
-                break
-            found.append(token)
-        return found
+            start, end = (search(texts, data[:size]) for search in (bisect_left, bisect_right))
+            found.append(tokens[start:end])
+        return np.concatenate(found)
+
+    def _beginning_with(self, data: bytes) -> slice:
+        """Where the tokens that begin with `data` stand in the order."""
+        texts, _ = self._sorted
+        stem = data.rstrip(b"\xff")  # the next text that does not begin with it
+        beyond = stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+        end = len(texts) if beyond is None else bisect_left(texts, beyond)
+        return slice(bisect_left(texts, data), end)
 
 
 def _leading_tokens(backend: Any) -> list[int]:

@@ -285,10 +285,26 @@ class Naive:
         for name in names:
             parent.variables[name] = [child.variables.get(name) for child in children]
 
-    def _flush(self, branch: Branch) -> bool:
-        """Tokens of what is pending; returns whether it ends in the program's own text."""
+    def _num_taken(self, tokens: list[int], own: str) -> int:
+        """The most last tokens, within the literal `own`, that begin a longer token together."""
+        spellings = [data for data in self._tokenizer.token_bytes if data]
+
+        def heals(count: int) -> bool:
+            data = self._tokenizer.decode(tokens[len(tokens) - count :])
+            return own.encode().endswith(data) and any(
+                text.startswith(data) and text != data for text in spellings
+            )
+
+        return max((n for n in range(1, min(8, len(tokens) - 1) + 1) if heals(n)), default=0)
+
+    def _flush(self, branch: Branch) -> str:
+        """Tokens of what is pending; returns the program's own text at its end."""
         pieces = [piece for piece in branch.pending if piece.text]
-        own = bool(pieces) and not pieces[-1].special and not pieces[-1].written
+        own = ""
+        for piece in reversed(pieces):
+            if piece.special or piece.written:
+                break
+            own = piece.text + own
         if pieces or not branch.tokens:
             keep, following = self._tokenizer.continue_with(branch.tokens, pieces)
             branch.tokens = branch.tokens[:keep] + following
@@ -299,7 +315,7 @@ class Naive:
     def _gen(self, branch: Branch, op: Gen) -> str:
         tokenizer = self._tokenizer
         own = self._flush(branch)
-        taken = tokenizer.healable(branch.tokens) if own and op.healing else 0
+        taken = self._num_taken(branch.tokens, own) if op.healing else 0
         prefix = tokenizer.decode(branch.tokens[len(branch.tokens) - taken :])
         known = branch.tokens[: len(branch.tokens) - taken]
         matcher = None
@@ -307,6 +323,7 @@ class Naive:
             grammar = self._compiler.compile(op.constraint)
             matcher = Matcher(grammar, max_tokens=op.max_tokens + taken, prefix=prefix)
         sampled: list[int] = []
+        stops_from = 0
         while True:
             allowed = self._allowed(matcher, prefix, sampled, op)
             logits = np.where(allowed, self._logits(known + sampled), -np.inf)
@@ -322,10 +339,13 @@ class Naive:
                 if matcher.is_terminated:
                     break
                 continue
-            cut = self._stop_at(text, op) if len(sampled) >= op.min_tokens else None
+            num_beyond = self._num_beyond(sampled, prefix)
+            if num_beyond <= op.min_tokens:
+                stops_from = len(text)
+            cut = self._stop_at(text, op, stops_from) if num_beyond >= op.min_tokens else None
             if cut is not None:
                 return self._cut(branch, known, sampled, prefix, text[:cut])
-            if self._num_beyond(sampled, prefix) == op.max_tokens:
+            if num_beyond == op.max_tokens:
                 break
         branch.tokens = known + sampled
         return self._written(branch, text)
@@ -352,21 +372,21 @@ class Naive:
             data = tokenizer.token_bytes[token]
             if rest and not (data and (data.startswith(rest) or rest.startswith(data))):
                 allowed[token] = False
-            if len(sampled) < op.min_tokens and token in tokenizer.eos_token_ids:
-                allowed[token] = False
+        if self._num_beyond(sampled, prefix) < op.min_tokens:
+            allowed[list(tokenizer.eos_token_ids)] = False
         return allowed
 
     def _num_beyond(self, sampled: list[int], prefix: bytes) -> int:
         ends = [len(self._tokenizer.decode(sampled[: i + 1])) for i in range(len(sampled))]
-        starts = [0, *ends[:-1]]
+        starts = [0, *ends][: len(ends)]
         return sum(
             end > len(prefix) or start >= len(prefix)
             for start, end in zip(starts, ends, strict=True)
         )
 
     @staticmethod
-    def _stop_at(text: str, op: Gen) -> int | None:
-        found = [at for stop in op.stop if (at := text.find(stop)) >= 0]
+    def _stop_at(text: str, op: Gen, start: int) -> int | None:
+        found = [at for stop in op.stop if (at := text.find(stop, start)) >= 0]
         return min(found) if found else None
 
     def _cut(

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+NO_TOKEN = -1
+"""Stands for a token where a row had none to draw: its logits are no numbers, or all forbidden."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampleRow:
@@ -45,9 +48,9 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """tokens, logprobs: per row of `sample_at` (0.0 where it was not asked for; natural logarithm
-    of the model's own probability, before temperature, penalties and masks). scores: per
-    `score_at`.
+    """tokens, logprobs: per row of `sample_at` (NO_TOKEN where there is none; 0.0 where it was not
+    asked for; natural logarithm of the model's own probability, before temperature, penalties and
+    masks). scores: per `score_at`.
     """
 
     tokens: Sequence[int]

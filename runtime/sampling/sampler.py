@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.sampling.request import SampleRequest, SampleRow
+from runtime.sampling.request import NO_TOKEN, SampleRequest, SampleRow
 
 
 def sample(logits: Tensor, request: SampleRequest) -> tuple[list[int], list[float]]:
@@ -24,11 +24,15 @@ def sample(logits: Tensor, request: SampleRequest) -> tuple[list[int], list[floa
     if request.bitmask is not None:
         allowed = unpack(request.bitmask, logits.shape[1])
         adjusted = adjusted.masked_fill(~allowed, -torch.inf)
-    tokens: list[int] = adjusted.argmax(dim=-1).tolist()
+    greatest, likeliest = adjusted.max(dim=-1)
+    possible = greatest.isfinite().tolist()
+    tokens: list[int] = likeliest.tolist()
     for index, row in enumerate(request.rows):
-        if not row.greedy:
+        if not possible[index]:
+            tokens[index] = NO_TOKEN
+        elif not row.greedy:
             tokens[index] = draw(adjusted[index], row)
-    asked = [index for index, row in enumerate(request.rows) if row.wants_logprob]
+    asked = [i for i, row in enumerate(request.rows) if row.wants_logprob and possible[i]]
     logprobs = [0.0] * len(tokens)
     if asked:
         known = logits[asked].log_softmax(-1)
@@ -46,9 +50,13 @@ def unpack(bitmask: NDArray[np.int32], vocab_size: int) -> Tensor:
 
 
 def draw(logits: Tensor, row: SampleRow) -> int:
-    """One token: the cumulative distribution's inverse at `row.draw`. logits: [vocab_size]."""
+    """One token: the cumulative distribution's inverse at `row.draw`. logits: [vocab_size], of
+    which one at least is finite.
+    """
     candidates = logits.isfinite().nonzero()[:, 0]
-    probabilities = (logits[candidates].double() / row.temperature).softmax(-1)
+    below = logits[candidates].double()
+    below -= below.max()  # before the division: no temperature makes a number too large
+    probabilities = (below / row.temperature).softmax(-1)
     if row.top_k > 0 or row.top_p < 1.0 or row.min_p > 0.0:
         probabilities, order = probabilities.sort(descending=True, stable=True)
         keep = _num_kept(probabilities, row)

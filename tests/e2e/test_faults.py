@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -14,10 +15,12 @@ from hypothesis import given, settings, strategies as st
 
 import sgdsl as sgl
 from runtime.batch import Batch
+from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest
 from runtime.tokenizer import Tokenizer
 from sgdsl import BackendError, BatchInterrupted, CancelledError, ProgramError, ProgramState
 from sgdsl.execution import Execution
 from sgdsl.graph import DEFAULT_SAMPLING
+from sgdsl.run import Run
 from tests import reference
 from tests.e2e.conftest import HashService, MakeService
 
@@ -193,3 +196,109 @@ def body_of(each: Execution) -> Callable[[], None]:
             each.body()
 
     return call
+
+
+def test_a_row_without_a_token_to_draw_fails_alone(make_service: MakeService) -> None:
+    """Its logits are not numbers, say."""
+    service = make_service()
+    sample = service.executor.sample
+
+    def without_one(hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
+        drawn = sample(hidden, batch, request)
+        tokens = [
+            NO_TOKEN if grant.sequence.tokens[-1] == victim else token
+            for grant, token in zip(batch.sampled, drawn.tokens, strict=True)
+        ]
+        return Sampled(tokens, drawn.logprobs, drawn.scores)
+
+    victim = service.engine.programs._tokenizer.encode("the license 7")[-1]
+    service.executor.sample = without_one  # type: ignore[method-assign]
+    states = write.run_batch(rows(10, 2), backend=service)
+    failed = [index for index, state in enumerate(states) if state.error() is not None]
+    assert 7 in failed
+    assert len(failed) < 10
+    assert "no token to draw" in str(states[7].error())
+    service.check_idle()
+
+
+class Judge:
+    """A choice method that asks the engine it is called by."""
+
+    needs_unconditional = False
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def best(self, _: object) -> int:
+        self._act()
+        return 0
+
+    def log_weights(self, _: object) -> list[float]:
+        self._act()
+        return [0.0, 0.0]
+
+
+@sgl.function
+def judged(s: ProgramState, act: Callable[[], object]) -> None:
+    s += "a" + sgl.select("x", ["b", "c"], choices_method=Judge(act))
+
+
+def exit_now() -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("name", ["run", "close", "flush_cache", "exit"])
+def test_users_code_on_the_engine_s_thread_hurts_its_own_row_alone(
+    make_service: MakeService, name: str
+) -> None:
+    service = make_service()
+    acts: dict[str, Callable[[], object]] = {
+        "run": lambda: write.run(index=1, backend=service)["x"],
+        "close": service.close,
+        "flush_cache": service.flush_cache,
+        "exit": exit_now,
+    }
+    began = time.monotonic()
+    states = judged.run_batch(
+        [{"act": acts[name]}, {"act": lambda: None}, {"act": acts[name]}], backend=service
+    )
+    assert time.monotonic() - began < 2
+    statuses = [state.outcome.status for state in states if state.outcome]
+    assert statuses == ["failed", "ok", "failed"]
+    assert write.run(index=1, backend=service).error() is None
+    service.check_idle()
+
+
+def test_a_death_that_leaves_a_mess_still_ends_every_run(
+    make_service: MakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service(max_running=2)
+    fail_at_step(service, 3)
+
+    def broken(run: Run) -> None:
+        raise StumbleError("nothing is as it was")
+
+    forward = service.executor.forward
+
+    def breaking(batch: Batch) -> list[int]:
+        monkeypatch.setattr(service.engine.programs, "_drop", broken)
+        return forward(batch)
+
+    service.executor.forward = breaking  # type: ignore[method-assign]
+    began = time.monotonic()
+    states = write.run_batch(rows(30), backend=service)
+    assert time.monotonic() - began < 2
+    assert all(state.outcome is not None for state in states)
+
+
+def test_a_service_that_nobody_refers_to_ends(tokenizer: Tokenizer) -> None:
+    before = threading.active_count()
+    service = HashService(tokenizer, num_pages=20)
+    assert write.run(index=1, backend=service).error() is None
+    assert threading.active_count() == before + 1
+    del service
+    gc.collect()
+    deadline = time.monotonic() + 2
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from grammars import Compiler, Matcher, Regex
 from runtime.generation import Generation
 from runtime.tokenizer import Tokenizer
+from sgdsl.errors import UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Sampling
 
 EOS = 2
@@ -157,18 +158,6 @@ def test_a_token_s_part_of_a_character_is_not_shown(tokenizer: Tokenizer) -> Non
     assert running.ending.text == "🐢"
 
 
-@pytest.mark.parametrize("constrained", [False, True])
-def test_no_tokens_at_all(tokenizer: Tokenizer, constrained: bool) -> None:
-    matcher = None
-    if constrained:
-        matcher = Matcher(Compiler(tokenizer.vocabulary).compile(Regex("a?")), max_tokens=0)
-    running = Generation(DEFAULT_SAMPLING, tokenizer, limit=0, matcher=matcher, prefix=b"")
-    running.end_at_once()
-    assert running.ending is not None
-    assert running.ending.text == ""
-    assert running.ending.truncated == (not constrained)
-
-
 def constrained(tokenizer: Tokenizer, pattern: str, limit: int, **said: Any) -> Generation:
     matcher = Matcher(Compiler(tokenizer.vocabulary).compile(Regex(pattern)), max_tokens=limit)
     sampling = Sampling(**said).over(DEFAULT_SAMPLING)
@@ -194,3 +183,30 @@ def test_a_constrained_output_goes_on_as_long_as_it_may(
     feed(finite, tokenizer.encode("b"))
     assert finite.ending is not None
     assert finite.ending.text == "b"
+
+
+def test_what_is_spelled_again_is_no_stop(tokenizer: Tokenizer) -> None:
+    """The literal before ended in this very token: the model's own one comes later."""
+    [word] = tokenizer.encode("x")
+    running = generation(tokenizer, prefix=b"x", stop_token_ids=(word,), min_tokens=1)
+    assert word in allowed(running, tokenizer)
+    running.accept(word)
+    assert word not in allowed(running, tokenizer)
+    feed(running, [*tokenizer.encode("b")[:1], word])
+    assert running.ending is not None
+    assert running.ending.text == "b"
+    assert running.ending.kept == 2
+
+
+def test_no_stop_string_begins_before_min_tokens(tokenizer: Tokenizer) -> None:
+    [letter, other] = [tokenizer.encode(char)[0] for char in "nb"]
+    running = feed(
+        generation(tokenizer, stop=("n",), min_tokens=3), [other, letter, letter, other, letter]
+    )
+    assert running.ending is not None
+    assert running.ending.text == "bnnb"
+
+
+def test_a_stop_token_beyond_the_vocabulary_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UsageError, match="stop_token_ids has 999999"):
+        generation(tokenizer, stop_token_ids=(999_999,))

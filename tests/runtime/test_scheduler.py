@@ -220,3 +220,17 @@ def test_decodes_are_not_held_up_by_a_long_prompt() -> None:
         drawn = harness.step()
         assert decoding in [sequence for sequence, _ in drawn]
         decoding.append([token])
+
+
+def test_coming_back_is_no_cache_hit() -> None:
+    harness = Harness()
+    sequence = Sequence(range(20))
+    sequence.want_sample()
+    for _ in range(3):
+        harness.scheduler.add(sequence)
+        while not harness.step():
+            pass
+        harness.scheduler.remove(sequence)
+    counts = harness.scheduler.counts
+    assert (counts.prompt_tokens, counts.cached_tokens) == (20, 0)
+    assert sequence.cached == 16, "but its own meta info tells what was not computed again"

@@ -108,16 +108,21 @@ def test_a_special_token_is_a_border_by_itself(tokenizer: Tokenizer) -> None:
 
 
 @settings(deadline=None)
-@given(text=texts.filter(bool))
-def test_what_is_healed_could_have_been_longer(tokenizer: Tokenizer, text: str) -> None:
+@given(text=texts.filter(bool), data=st.data())
+def test_what_is_healed_could_have_been_longer(
+    tokenizer: Tokenizer, text: str, data: st.DataObject
+) -> None:
     tokens = tokenizer.encode(text)
-    count = tokenizer.healable(tokens)
+    num_bytes = data.draw(st.integers(0, 20))
+    count = tokenizer.healable(tokens, num_bytes)
     assert 0 <= count < len(tokens)
+    assert len(tokenizer.decode(tokens[len(tokens) - count :])) <= num_bytes
     longer = [own for own in tokenizer.token_bytes if own]
 
     def begins(n: int) -> bool:
-        data = tokenizer.decode(tokens[-n:])
-        return any(own.startswith(data) and own != data for own in longer)
+        spelled = tokenizer.decode(tokens[-n:])
+        fits = len(spelled) <= num_bytes
+        return fits and any(own.startswith(spelled) and own != spelled for own in longer)
 
     assert count == 0 or begins(count)
     assert not any(begins(n) for n in range(count + 1, min(8, len(tokens) - 1) + 1))
@@ -132,7 +137,7 @@ def test_a_spelling_is_every_token_that_agrees(tokenizer: Tokenizer, text: str) 
         for token_id, own in enumerate(tokenizer.token_bytes)
         if own and (own.startswith(data) or data.startswith(own))
     ]
-    assert sorted(tokenizer.spelling(data)) == agreeing
+    assert sorted(tokenizer.spelling(data).tolist()) == agreeing
 
 
 def test_the_chat_template_is_read_out_of_the_model_s_own(tokenizer: Tokenizer) -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from runtime.sampling.random import stream_key, uniform
-from runtime.sampling.request import SampleRequest, SampleRow
+from runtime.sampling.request import NO_TOKEN, SampleRequest, SampleRow
 from runtime.sampling.sampler import draw, sample, score, unpack
 
 VOCAB = 70
@@ -132,3 +132,21 @@ def test_random_numbers_are_uniform_and_independent_of_each_other() -> None:
     streams = numbers.reshape(4, -1)
     assert np.abs(np.corrcoef(streams) - np.eye(4)).max() < 0.06
     assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize("temperature", [1e-310, 1e-6, 100.0])
+def test_no_temperature_makes_a_draw_nonsense(temperature: float) -> None:
+    logits = torch.tensor([0.0, 5.0, 1.0])
+    drawn = {draw(logits, SampleRow(temperature=temperature, draw=u / 100)) for u in range(100)}
+    assert drawn == ({1} if temperature < 1 else {0, 1, 2})
+
+
+def test_a_row_with_nothing_to_draw_says_so_and_its_neighbours_draw() -> None:
+    logits = torch.zeros(3, VOCAB)
+    logits[0, 4] = torch.nan
+    logits[1, 5] = 1.0
+    bitmask = np.full((3, 3), -1, dtype=np.int32)
+    bitmask[2] = 0
+    rows = [SampleRow(temperature=1.0, draw=0.5), SampleRow(wants_logprob=True), SampleRow()]
+    tokens, _ = sample(logits, SampleRequest(rows, bitmask))
+    assert tokens == [NO_TOKEN, 5, NO_TOKEN]
