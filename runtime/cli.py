@@ -54,7 +54,9 @@ def _add_pull(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "pull",
         help="get a model and print its folder",
-        description="Get a model, check it, and print its folder. A model that is there is kept.",
+        description="Get a model, check it, and print its folder. A model that is there is kept. "
+        "Checked are the files, the architecture's name and the tokenizer; whether the weights fit "
+        "is seen on loading.",
     )
     parser.add_argument(
         "--model",
@@ -69,7 +71,12 @@ def _add_pull(subparsers: Subparsers) -> None:
 def _pull(options: argparse.Namespace) -> int:
     from runtime.models import resolve_model
 
-    print(resolve_model(options.model, refresh=options.force, verify=True))
+    folder = resolve_model(options.model, refresh=options.force, verify=True)
+    # Only now: it brings torch, and a name that is wrong is said at once.
+    from runtime.model.load import check_loadable
+
+    check_loadable(folder)
+    print(folder)
     return 0
 
 

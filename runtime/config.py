@@ -34,10 +34,13 @@ class RuntimeConfig:
     context_len: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("page_size", "max_running", "token_budget", "kv_bytes", "max_in_flight"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name}={value!r}: it must be at least 1")
+        for name in ("page_size", "max_running", "token_budget"):
+            _check_count(name, getattr(self, name))
+        for name in ("kv_bytes", "max_in_flight", "context_len"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), otherwise=", or None")
+        if type(self.prefix_cache) is not bool:
+            raise UsageError(f"prefix_cache={self.prefix_cache!r}: it must be True or False")
         if self.token_budget < self.max_running:
             raise UsageError(
                 f"token_budget={self.token_budget} is less than max_running={self.max_running}: "
@@ -48,6 +51,12 @@ class RuntimeConfig:
     def in_flight(self) -> int:
         """Twice what runs: while one half is computed the other is being prepared."""
         return self.max_in_flight or 2 * self.max_running
+
+
+def _check_count(name: str, value: object, *, otherwise: str = "") -> None:
+    # To Python True is the integer 1; whoever writes it here means something else.
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{name}={value!r}: it must be a whole number, at least 1{otherwise}")
 
 
 def config_from(options: Mapping[str, Any]) -> RuntimeConfig:
@@ -80,5 +89,21 @@ def available_bytes() -> int:
 
 
 def num_pages(kv_bytes: int, *, bytes_per_token: int, page_size: int) -> int:
-    """Whole pages that fit into `kv_bytes`."""
-    return max(1, kv_bytes // (bytes_per_token * page_size))
+    """Whole pages that fit into `kv_bytes`: at least one, or UsageError."""
+    page_bytes = bytes_per_token * page_size
+    if kv_bytes < page_bytes:
+        raise UsageError(
+            f"kv_bytes={kv_bytes} is less than one page: page_size={page_size} tokens of "
+            f"{bytes_per_token:,} bytes take {page_bytes:,} bytes; give at least that many, or a "
+            "smaller page_size"
+        )
+    return kv_bytes // page_bytes
+
+
+def unallocatable(kv_bytes: int) -> UsageError:
+    """What to say when the system does not give a pool of `kv_bytes`."""
+    return UsageError(
+        f"kv_bytes={kv_bytes} is more memory than can be had for the KV pool: "
+        f"{available_bytes():,} bytes are free now; give a smaller kv_bytes, or None for the "
+        "default"
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.assembly import assemble
 from runtime.cache.kv import KVPool, bytes_per_token
-from runtime.config import config_from, default_kv_bytes, num_pages
+from runtime.config import config_from, default_kv_bytes, num_pages, unallocatable
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
 from runtime.model.load import load_model, load_tokenizer
@@ -44,13 +44,17 @@ class Runtime(Service):
             page_size=config.page_size,
         )
         self.kv_bytes = self.num_pages * config.page_size * token_bytes
-        pool = KVPool(
-            num_layers=shape.num_layers,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            num_slots=self.num_pages * config.page_size,
-            dtype=network.dtype,
-        )
+        try:
+            pool = KVPool(
+                num_layers=shape.num_layers,
+                num_kv_heads=shape.num_kv_heads,
+                head_dim=shape.head_dim,
+                num_slots=self.num_pages * config.page_size,
+                dtype=network.dtype,
+            )
+        # What torch raises depends on how far it is too much.
+        except (RuntimeError, TypeError, MemoryError) as error:
+            raise unallocatable(config.kv_bytes or self.kv_bytes) from error
         grammars = GrammarStore(tokenizer.vocabulary)
         engine = assemble(
             config,

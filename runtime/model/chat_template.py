@@ -8,21 +8,41 @@ from __future__ import annotations
 
 from typing import Any
 
+from jinja2 import TemplateError
+
 from sgdsl.chat import PLAIN, ROLES, ChatTemplate
 
-SYSTEM, USER, ASSISTANT = "\x02sys\x03", "\x02usr\x03", "\x02asst\x03"
+SYSTEM, USER, ASSISTANT, SECOND = "\x02sys\x03", "\x02usr\x03", "\x02asst\x03", "\x02two\x03"
+
+# What a template may raise that is not made for the conversation, or not well made at all. The
+# template is a program: its faults are those of the Python that it calls.
+_UNREADABLE = (
+    TemplateError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
 
 
 def chat_template_of(backend: Any) -> ChatTemplate:
-    """The template of a transformers tokenizer. Without one, or with one that does more than to put
-    text around each message, the plain labels.
+    """The template of a transformers tokenizer.
+
+    One that refuses a system message, or does not put it in a place of its own, is read without:
+    the text of a system message then stands as it is before the message that follows it. Without a
+    template, or with one that cannot be rendered or does more than to put text around each
+    message: the plain labels.
     """
     if not backend.chat_template:
         return PLAIN
-    try:
-        return _read(backend)
-    except (ValueError, TypeError, LookupError, ArithmeticError):
-        return PLAIN
+    for read in (_read, _read_without_system):
+        try:
+            return read(backend)
+        except _UNREADABLE:
+            continue
+    return PLAIN
 
 
 def _render(backend: Any, *messages: tuple[str, str]) -> str:
@@ -50,4 +70,22 @@ def _read(backend: Any) -> ChatTemplate:
         prefixes=dict(zip(ROLES, (system_prefix, user_prefix, assistant_prefix), strict=True)),
         suffixes=dict(zip(ROLES, (system_suffix, user_suffix, assistant_suffix), strict=True)),
         default_system_prompt=prompt,
+    )
+
+
+def _read_without_system(backend: Any) -> ChatTemplate:
+    user, assistant, second = (("user", USER), ("assistant", ASSISTANT), ("user", SECOND))
+    first_prefix, user_suffix = _render(backend, user).split(USER)
+    before, assistant_suffix = _render(backend, user, assistant).split(ASSISTANT)
+    assistant_prefix = before.split(USER)[1].removeprefix(user_suffix)
+    _, after = _render(backend, user, assistant, second).split(ASSISTANT)
+    # Read off the second turn: the first may open with a BOS that belongs to no message.
+    user_prefix = after.split(SECOND)[0].removeprefix(assistant_suffix)
+    opening = first_prefix.removesuffix(user_prefix)
+    # The machine puts an opening where a conversation without a system message begins.
+    return ChatTemplate(
+        name=getattr(backend, "name_or_path", "") or "model",
+        prefixes=dict(zip(ROLES, (opening, user_prefix, assistant_prefix), strict=True)),
+        suffixes=dict(zip(ROLES, ("", user_suffix, assistant_suffix), strict=True)),
+        default_system_prompt="" if opening else None,
     )

@@ -6,11 +6,17 @@ model is loaded and run.
 
 from __future__ import annotations
 
-from runtime.models.errors import ModelError, ModelNotFoundError, ModelUnavailableError
+from runtime.models.errors import (
+    BrokenModelError,
+    ModelError,
+    ModelNotFoundError,
+    ModelUnavailableError,
+)
 from runtime.models.resolve import resolve_model
 from runtime.models.store import sgdsl_home
 
 __all__ = [
+    "BrokenModelError",
     "ModelError",
     "ModelNotFoundError",
     "ModelUnavailableError",

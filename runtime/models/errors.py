@@ -1,4 +1,4 @@
-"""What can go wrong on the way from a model's name to its folder.
+"""What can go wrong on the way from a model's name to its folder, and on reading what is there.
 
 Owns the exception types; each message is one sentence that says what to do.
 """
@@ -9,7 +9,7 @@ from sgdsl.errors import SgdslError, UsageError
 
 
 class ModelError(SgdslError):
-    """Base of the errors about finding, fetching and converting a model."""
+    """Base of the errors about finding, fetching, converting and reading a model."""
 
 
 class ModelNotFoundError(ModelError, UsageError):
@@ -18,3 +18,7 @@ class ModelNotFoundError(ModelError, UsageError):
 
 class ModelUnavailableError(ModelError, RuntimeError):
     """The model exists but cannot be had now: no network, a full disk, a file that was changed."""
+
+
+class BrokenModelError(ModelError, ValueError):
+    """The folder's files cannot be read, do not fit together, or ask for what cannot be loaded."""

@@ -1,11 +1,12 @@
 """From what the user calls a model to a local folder that holds it.
 
 Owns the order in which a name is looked up: the catalog, the disk, the Hugging Face hub. Must not
-know how models are converted or run.
+know how models are converted, checked or run.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.models.catalog import DEFAULT_MODEL, PackagedModel, packaged_model
+from runtime.models.check import check_folder
 from runtime.models.convert import CONVERSION_VERSION, convert_gguf
 from runtime.models.errors import ModelNotFoundError, ModelUnavailableError
 from runtime.models.fetch import fetch_gguf
@@ -22,7 +24,6 @@ from runtime.models.store import ModelStore, check_free_space, sgdsl_home
 # What a decoder needs, without the copies in other frameworks' formats.
 _HUB_PATTERNS = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _KINDS = (
     "give 'default', the path of a folder in Hugging Face format, or the id of a model on the"
     " Hugging Face hub such as 'org/name'"
@@ -41,8 +42,8 @@ def resolve_model(
     `None` and `'default'` are the default model. `refresh` fetches again what is already there;
     `verify` compares the hashes of a packaged model's files, and repairs it. Progress: stderr.
 
-    Raises ModelNotFoundError (a ValueError) when there is no such model, and ModelUnavailableError
-    when it cannot be had now.
+    Raises ModelNotFoundError (a ValueError) when there is no such model, ModelUnavailableError when
+    it cannot be had now, and BrokenModelError when a folder's files are damaged.
     """
     progress = ProgressReport(visible=show_progress)
     if name_or_path is None:
@@ -51,8 +52,8 @@ def resolve_model(
         model = packaged_model(name_or_path)
         if model is not None:
             return _packaged(model, refresh=refresh, verify=verify, progress=progress)
-    folder = Path(name_or_path).expanduser()
-    if folder.exists():
+    folder = _on_disk(name_or_path)
+    if folder is not None:
         if refresh:
             raise ModelNotFoundError(
                 f"The model {str(name_or_path)!r} is a local folder, which cannot be fetched again;"
@@ -90,28 +91,31 @@ def _packaged(
     return store.folder(model.name)
 
 
+def _on_disk(name_or_path: str | Path) -> Path | None:
+    """The path of that name, if something is there."""
+    if not str(name_or_path).strip():
+        return None  # to pathlib the empty path is the current folder; nobody means that
+    try:
+        folder = Path(name_or_path).expanduser()
+        folder.stat()
+    except (RuntimeError, ValueError):
+        return None  # no such user's home; a zero byte
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EPERM}:
+            raise ModelNotFoundError(
+                f"The model {str(name_or_path)!r} cannot be looked at ({error.strerror}): ask for"
+                " the right to read that folder, or give another model."
+            ) from error
+        return None  # absent, or nothing that the system takes for a path
+    return folder
+
+
 def _checked(folder: Path) -> Path:
     """`folder`, if what a model needs is in it."""
     if not folder.is_dir():
         raise ModelNotFoundError(f"The model {str(folder)!r} is a file: {_KINDS}.")
-    missing = [] if (folder / "config.json").is_file() else ["config.json"]
-    missing += _missing_weights(folder)
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        missing.append("tokenizer.json")
-    if missing:
-        raise ModelNotFoundError(
-            f"The folder {str(folder)!r} is not a model in Hugging Face format, it lacks"
-            f" {', '.join(missing)}: copy what is missing there, or give another folder."
-        )
+    check_folder(folder)
     return folder
-
-
-def _missing_weights(folder: Path) -> list[str]:
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        return sorted(name for name in shards if not (folder / name).is_file())
-    return [] if any(folder.glob("*.safetensors")) else ["model.safetensors"]
 
 
 def _from_hub(repo_id: str, *, refresh: bool) -> Path:

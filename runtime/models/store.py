@@ -23,11 +23,20 @@ from runtime.models.errors import ModelUnavailableError
 from runtime.models.fetch import sha256_of
 
 _MANIFEST = "manifest.json"
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
 def sgdsl_home() -> Path:
     """The folder for everything that sgdsl keeps: `SGDSL_HOME`, or else `~/.cache/sgdsl`."""
-    return Path(os.environ.get("SGDSL_HOME") or "~/.cache/sgdsl").expanduser().absolute()
+    named = os.environ.get("SGDSL_HOME")
+    try:
+        return Path(named or "~/.cache/sgdsl").expanduser().absolute()
+    except (RuntimeError, OSError) as error:  # no such user's home; no current folder
+        reason = str(error).rstrip(".")
+        raise ModelUnavailableError(
+            f"The model folder {named or '~/.cache/sgdsl'!r} cannot be found ({reason}): set"
+            " SGDSL_HOME to the full path of a folder that can be written."
+        ) from error
 
 
 class ModelStore:
@@ -83,7 +92,7 @@ class ModelStore:
     @contextmanager
     def locked(self, name: str, *, on_wait: Callable[[], None]) -> Iterator[None]:
         """One process at a time works on `name`; the system drops the lock of one that dies."""
-        with _explained(self._root):
+        with _explained(self._root, whatever=True):
             self._root.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self._root / f".{name}.lock")
             try:
@@ -145,14 +154,17 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _explained(root: Path) -> Iterator[None]:
-    """Says what to do about a folder that cannot be written, or a disk that is full."""
+def _explained(root: Path, *, whatever: bool = False) -> Iterator[None]:
+    """Says what to do about a folder that cannot be written, or a disk that is full.
+
+    `whatever`: every fault is the folder's, because nothing else is touched in the meantime.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             advice = "free some space, or set SGDSL_HOME to a folder on another disk"
-        elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}:
+        elif whatever or error.errno in _UNWRITABLE:
             advice = "set SGDSL_HOME to a folder that can be written"
         else:
             raise

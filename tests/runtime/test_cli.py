@@ -64,6 +64,31 @@ def test_faults_have_their_exit_codes(
     assert capsys.readouterr().err == line
 
 
+@pytest.mark.parametrize("name", ["", "~no-such-user/x", "a" * 300])
+def test_what_is_no_path_is_one_line(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert cli.main(["pull", "--model", name]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"sgdsl: There is no model {name!r}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("home", ["~no-such-user", "/proc/x", "/dev/null/x", "/" + "a" * 300])
+def test_a_home_that_cannot_be_is_one_line(
+    home: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SGDSL_HOME", home)
+    assert cli.main(["pull"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"sgdsl: The model folder '{home}")
+    assert "set SGDSL_HOME to " in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["pull", "--what"]])
 def test_bad_arguments_exit_with_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

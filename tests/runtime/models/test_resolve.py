@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -56,15 +56,23 @@ def test_a_folder_that_lacks_something_says_what(model_copy: Path, missing: str)
         resolve_model(model_copy)
 
 
-def test_sharded_weights_are_checked_one_by_one(model_copy: Path) -> None:
-    (model_copy / "model.safetensors").rename(model_copy / "model-1-of-2.safetensors")
-    shards = {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}
-    index = model_copy / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": shards}))
-    with pytest.raises(ModelNotFoundError, match=r"it lacks model-2-of-2\.safetensors:"):
-        resolve_model(model_copy)
-    (model_copy / "model-2-of-2.safetensors").touch()
-    assert resolve_model(model_copy) == model_copy
+@pytest.mark.parametrize("name", ["", "  ", "~no-such-user/x", "a" * 300, "a\0b", "no/way/" * 999])
+def test_what_is_no_path_is_an_unknown_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelNotFoundError) as caught:
+        resolve_model(name)
+    assert str(caught.value).startswith(f"There is no model {name!r}")
+
+
+def test_a_folder_that_may_not_be_looked_at_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(ModelNotFoundError, match=r"cannot be looked at \(Permission denied\): ask"):
+        resolve_model(tmp_path)
 
 
 def test_a_file_is_refused(tmp_path: Path) -> None:
