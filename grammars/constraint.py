@@ -120,6 +120,7 @@ def _schema_text(schema: object) -> str:
             text = json.dumps(schema, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise GrammarError(f"the schema {schema!r:.80} is not JSON: {error}") from None
+        _refuse_other_names(schema)
     else:
         raise GrammarError(
             f"JsonSchema got {schema!r:.80}; give a dict, a bool, JSON text or a pydantic model "
@@ -129,3 +130,22 @@ def _schema_text(schema: object) -> str:
     if not isinstance(value, dict | bool):
         raise GrammarError(f"the schema {text:.80} is neither an object nor a bool", "")
     return text
+
+
+def _refuse_other_names(schema: object) -> None:
+    """Refuse names that are no str: `json.dumps` would write 1 as "1", and keep both of two."""
+    rest: list[tuple[str, Any]] = [("", schema)]
+    while rest:
+        pointer, value = rest.pop()
+        if isinstance(value, list | tuple):
+            rest += [(f"{pointer}/{index}", item) for index, item in enumerate(value)]
+        if isinstance(value, dict):
+            for name, item in value.items():
+                if not isinstance(name, str):
+                    raise GrammarError(
+                        f"the schema has the name {name!r} at {pointer or '/'}; a name in JSON is "
+                        "a str: quote it",
+                        pointer,
+                    )
+                part = name.replace("~", "~0").replace("/", "~1")
+                rest.append((f"{pointer}/{part}", item))

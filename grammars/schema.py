@@ -46,15 +46,16 @@ ANY_DEPTH = 6
 
 
 def lower_schema(
-    algebra: Algebra, document: JsonValue, *, whitespace: str, bare_strings: bool = False
+    algebra: Algebra, document: JsonValue, *, whitespace: str, of_type: bool = False
 ) -> Expr:
     """The JSON texts of the values that `document` allows.
 
-    `bare_strings`: when it allows nothing but strings, they are written as they are, without quotes
-    and escapes. Raises GrammarError, UnsupportedError or EmptyLanguageError with the JSON pointer.
+    `of_type`: it describes a Python type. When it allows nothing but strings, they are written as
+    they are, without quotes and escapes, and no format is taken for an annotation.
+    Raises GrammarError, UnsupportedError or EmptyLanguageError with the JSON pointer.
     """
-    lowering = _SchemaLowering(algebra, document, whitespace)
-    found = lowering.bare() if bare_strings else None
+    lowering = _SchemaLowering(algebra, document, whitespace, of_type=of_type)
+    found = lowering.bare() if of_type else None
     if found is None:
         found = lowering.value(lowering.reader.root)
     if found is algebra.empty:
@@ -68,7 +69,9 @@ def lower_schema(
 class _SchemaLowering:
     """Lowers operands, each once. `blame` says which place makes an operand unsatisfiable."""
 
-    def __init__(self, algebra: Algebra, document: JsonValue, whitespace: str) -> None:
+    def __init__(
+        self, algebra: Algebra, document: JsonValue, whitespace: str, *, of_type: bool
+    ) -> None:
         self.algebra = algebra
         self.whitespace = whitespace
         gap = b"" if whitespace == "compact" else b" "
@@ -81,6 +84,7 @@ class _SchemaLowering:
             budget=algebra.budget,
             admits=self.admission.admits,
             excludes=self.excludes,
+            of_type=of_type,
         )
         self.blame: dict[Operand, str] = {}
         self.lowered: dict[Operand, Expr] = {}
@@ -301,6 +305,6 @@ def _are_strings(shapes: Shapes) -> bool:
 
 
 def only_strings(document: JsonValue) -> bool:
-    """Whether `document` allows nothing but strings, so that they may be written bare."""
-    lowering = _SchemaLowering(Algebra(), document, "compact")
+    """Whether the document of a type allows nothing but strings, which are then written bare."""
+    lowering = _SchemaLowering(Algebra(), document, "compact", of_type=True)
     return _are_strings(lowering.shapes(lowering.reader.root))

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from grammars.budget import Budget
 from grammars.errors import GrammarError, UnsupportedError
-from grammars.formats import FORMATS, STANDARD_FORMATS
+from grammars.formats import FORMATS, STANDARD_FORMATS, TYPE_ANNOTATIONS, TYPE_FORMATS
 from grammars.json_values import JsonValue, Number, dump, same
 from grammars.shapes import (
     ANYTHING,
@@ -69,7 +69,11 @@ HARMLESS: dict[str, JsonValue] = {
 
 
 class SchemaReader:
-    """Reads the schemas of one document. `admits(value, shape)` decides which values stay."""
+    """Reads the schemas of one document. `admits(value, shape)` decides which values stay.
+
+    `of_type`: the document describes a Python type, whose parser asks for what its formats say;
+    otherwise a format that the standard does not know is an annotation.
+    """
 
     def __init__(
         self,
@@ -78,11 +82,14 @@ class SchemaReader:
         budget: Budget,
         admits: Callable[[JsonValue, Shape], bool],
         excludes: Callable[[Shape, Shape], bool],
+        of_type: bool = False,
     ) -> None:
         self._document = document
         self._budget = budget
         self._admits = admits
         self._excludes = excludes
+        self._formats = TYPE_FORMATS if of_type else FORMATS
+        self._of_type = of_type
         self._read: dict[Operand, Shapes] = {}
         self._open: list[str] = []
         self._root = self.operand(document, "")
@@ -257,9 +264,9 @@ class SchemaReader:
             name = schema["format"]
             if not isinstance(name, str):
                 raise self._malformed(name, f"{at}/format", "a string")
-            if name in FORMATS:
+            if name in self._formats:
                 formats = (name,)
-            elif name in STANDARD_FORMATS:
+            elif name in STANDARD_FORMATS or (self._of_type and name not in TYPE_ANNOTATIONS):
                 raise self._unsupported(f"the format {name!r}", f"{at}/format")
         return StringShape(
             self._count(schema, "minLength", at) or 0,

@@ -16,7 +16,7 @@ from grammars.charset import ANY, Encoder, json_text, utf8
 from grammars.derive import has_string, matches
 from grammars.errors import GrammarError
 from grammars.expr import Expr
-from grammars.formats import FORMATS
+from grammars.formats import TYPE_FORMATS
 from grammars.json_values import is_text
 from grammars.regex_lowering import has_anchor, lower_full, lower_search
 from grammars.regex_tree import ECMA, Chars, Loop, Seq, Tree, span, whole
@@ -54,7 +54,8 @@ class Strings:
             parts.append(lower_search(algebra, tree, self._encode))
             is_bounded = is_bounded or _is_within(tree, low, high)
         parts += [
-            lower_full(algebra, regex.parse(FORMATS[name]), self._encode) for name in shape.formats
+            lower_full(algebra, regex.parse(TYPE_FORMATS[name]), self._encode)
+            for name in shape.formats
         ]
         if not parts or not is_bounded:
             parts.append(algebra.repeat(self._char, low, high))
@@ -80,7 +81,7 @@ class Strings:
     def _format(self, name: str) -> Expr:
         key = ("format", name)
         if key not in self._searched:
-            self._searched[key] = lower_full(self._plain, regex.parse(FORMATS[name]), utf8)
+            self._searched[key] = lower_full(self._plain, regex.parse(TYPE_FORMATS[name]), utf8)
         return self._searched[key]
 
 

@@ -277,6 +277,26 @@ def test_what_is_no_schema_is_refused_at_once(schema: Any) -> None:
 @pytest.mark.parametrize(
     ("schema", "pointer"),
     [
+        ({1: 2}, ""),
+        ({"properties": {"a/b": {"enum": [{True: 1}]}}}, "/properties/a~1b/enum/0"),
+        ({"anyOf": ({}, {None: 3})}, "/anyOf/1"),
+    ],
+)
+def test_a_name_that_is_no_str_is_refused_with_its_place(schema: Any, pointer: str) -> None:
+    """`json.dumps` would write it as one."""
+    with pytest.raises(GrammarError, match="a name in JSON is a str") as caught:
+        JsonSchema(schema)
+    assert caught.value.position == pointer
+
+
+def test_a_format_that_only_a_type_has_is_an_annotation() -> None:
+    assert allows({"type": "string", "format": "uuid4"}, "x")
+    assert allows({"type": "string", "format": "naive-time"}, "x")
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
         (False, ""),
         ({"enum": []}, ""),
         ({"type": "integer", "minimum": 3, "maximum": 2}, ""),
