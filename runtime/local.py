@@ -17,6 +17,7 @@ from runtime.grammar_store import GrammarStore
 from runtime.model.load import load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
+from sgdsl.errors import UsageError
 
 
 class Runtime(Service):
@@ -62,7 +63,7 @@ class Runtime(Service):
             grammars=grammars,
             executor=ModelRunner(network, pool),
             num_pages=self.num_pages,
-            context_len=min(config.context_len or shape.context_len, shape.context_len),
+            context_len=_context_len(config.context_len, shape.context_len),
         )
         super().__init__(
             engine,
@@ -81,3 +82,11 @@ class Runtime(Service):
             f"{config.token_budget} tokens a step; prefix cache "
             f"{'on' if config.prefix_cache else 'off'}"
         )
+
+
+def _context_len(asked: int | None, made_for: int) -> int:
+    if asked is not None and asked > made_for:
+        raise UsageError(
+            f"context_len={asked!r}: this model was made for {made_for} tokens; ask for no more"
+        )
+    return asked or made_for

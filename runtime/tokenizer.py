@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as FastTokenizer
 
 from grammars import Vocabulary
+from runtime.models import BrokenModelError
 from runtime.tokens import token_bytes
 from sgdsl.chat import ChatTemplate
 from sgdsl.machine import Piece
@@ -46,6 +47,11 @@ class Tokenizer:
         self.chat_template = chat_template
         self.eos_token_ids = frozenset(eos_token_ids)
         known = token_bytes(core)
+        if len(known) > vocab_size:
+            raise BrokenModelError(
+                f"the tokenizer has {len(known)} tokens, but the model only {vocab_size}; use the "
+                "tokenizer files that belong to this model"
+            )
         self.token_bytes = known + [None] * (vocab_size - len(known))
         self.bos_token_ids = _leading_tokens(backend)
         self._special_ids = {

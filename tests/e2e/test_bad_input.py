@@ -152,6 +152,7 @@ def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
         ({"page_size": 0}, "page_size=0"),
         ({"token_budget": 8, "max_running": 9}, "token_budget=8"),
         ({"kv_bytes": -1}, "kv_bytes=-1"),
+        ({"context_len": CONTEXT_LENGTH + 1}, f"made for {CONTEXT_LENGTH} tokens"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from transformers import AutoTokenizer
 
 from runtime.model.load import load_tokenizer
+from runtime.models import BrokenModelError
 from runtime.tokenizer import Tokenizer
 from sgdsl.machine import Piece
 
@@ -158,3 +159,8 @@ def test_a_conversation_is_what_the_jinja_template_renders(default_model_path: P
     assert rendered == "".join(
         template.prefixes[role] + text + template.suffixes[role] for role, text in written
     )
+
+
+def test_a_tokenizer_that_belongs_to_a_larger_model_is_refused(tiny_llama_path: Path) -> None:
+    with pytest.raises(BrokenModelError, match="but the model only 100"):
+        load_tokenizer(tiny_llama_path, vocab_size=100)
