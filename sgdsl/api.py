@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sgdsl import choices as choice_methods
-from sgdsl.arguments import refuse, sampling_from, temperature_from
+from sgdsl.arguments import refuse, refuse_surrogates, sampling_from, temperature_from
 from sgdsl.constraints import constraint_from
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Expr, Hole, parts_of
@@ -57,11 +57,11 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
 ) -> Expr:
     """Text written by the model, kept as the variable `name`.
 
-    None inherits from `run`. `max_tokens` and `min_tokens` count sampled tokens. At most one of
-    `regex` (the whole output matches it), `json_schema` (a dict, JSON text or a pydantic class),
-    `dtype` (int, float, bool, str or their names), `type` (pydantic, dataclass, Enum, Literal,
-    list[...], ...) and `choices` (a `select`). With `dtype` and `type` the variable is a value of
-    that type, else it is the text.
+    None inherits from `run`. `max_tokens` and `min_tokens` count sampled tokens, without those that
+    only spell a healed literal again. At most one of `regex` (the whole output matches it),
+    `json_schema` (a dict, JSON text or a pydantic class), `dtype` (int, float, bool, str or their
+    names), `type` (pydantic, dataclass, Enum, Literal, list[...], ...) and `choices` (a `select`).
+    With `dtype` and `type` the variable is a value of that type, else it is the text.
 
     A constrained output ends where its constraint is complete: `stop` and `stop_token_ids` are
     refused beside one, and those of `run` or of a role do not concern it; `min_tokens` and
@@ -148,6 +148,7 @@ def _select(
     texts = tuple(choice.text if isinstance(choice, Hole) else choice for choice in choices)
     if not all(isinstance(text, str) and text for text in texts) or len(set(texts)) < len(texts):
         refuse(where, "choices", choices, allowed)
+    refuse_surrogates(where, "choices", texts)
     if not hasattr(method, "log_weights"):
         refuse(where, "choices_method", method, "one of sgdsl's three methods, or one like them")
     return Expr(

@@ -7,9 +7,10 @@ backend does with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypedDict
 
+from grammars.json_values import is_text
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Hole
 from sgdsl.graph import Sampling
@@ -49,6 +50,16 @@ def refuse(where: str, name: str, value: object, allowed: str) -> NoReturn:
     raise UsageError(f"{where}: {name}={value!r} is not allowed; {name} is {allowed}")
 
 
+def refuse_surrogates(where: str, name: str, texts: Iterable[str]) -> None:
+    """Refuse a str that UTF-8 cannot write: no tokenizer takes it."""
+    for text in texts:
+        if not is_text(text):
+            raise UsageError(
+                f"{where}: {name}={text!r} is not allowed; a lone surrogate is no text: encode or "
+                "replace it"
+            )
+
+
 def sampling_from(where: str, given: Mapping[str, Any]) -> Sampling:
     """The sampling that `given` (public argument names, None values absent) asks for."""
     if not given:
@@ -65,6 +76,8 @@ def sampling_from(where: str, given: Mapping[str, Any]) -> Sampling:
         checked = check(value)
         if checked is None:
             refuse(where, name, value, allowed)
+        if name == "stop":
+            refuse_surrogates(where, name, checked)
         known[_FIELDS.get(name, name)] = checked
     sampling = Sampling(**known)
     low, high = sampling.min_tokens, sampling.max_tokens

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from sgdsl.batch_errors import BatchFailed, BatchInterrupted
 from sgdsl.execution import GRACE_S, Execution
+from sgdsl.outcome import Outcome
 from sgdsl.progress import Progress
+from sgdsl.run import Run
 from sgdsl.state import ProgramState
 from sgdsl.waiting import blocking, blocking_hook
 
@@ -45,6 +47,13 @@ class Limits:
 class _Flight:
     execution: Execution
     num_open: int = 2  # the body and the run end separately, in either order
+
+
+class _Ended(NamedTuple):
+    """A row as the caller will get it."""
+
+    state: ProgramState
+    run: Run
 
 
 class Batch(Generic[Row]):
@@ -74,7 +83,8 @@ class Batch(Generic[Row]):
         self._num_yielded = 0
         self._num_threads = self._num_running = self._num_idle = 0
         self._flights: dict[int, _Flight] = {}
-        self._finished: dict[int, ProgramState] = {}
+        self._finished: dict[int, _Ended] = {}
+        self._unread: dict[int, None] = {}  # finished rows whose values the caller has to parse
         self._num_finished = self._num_failed = 0
         self._failure: tuple[int, BaseException] | None = None
         self._input_error: BaseException | None = None
@@ -89,12 +99,12 @@ class Batch(Generic[Row]):
             with self._progress:
                 self._await(self._all_done)
         except KeyboardInterrupt:
-            raise BatchInterrupted(self._stop_all()) from None
+            raise _interrupted(self._stop_all()) from None
         if self._failure is not None:
             self._raise_failure(self._stop_all())
         if self._input_error is not None:
             raise self._input_error
-        return [self._finished[index] for index in range(self._num_taken)]
+        return [self._finished[index].state for index in range(self._num_taken)]
 
     def in_order(self) -> Iterator[ProgramState]:
         """The states in the order of the rows, each as soon as it and those before are finished."""
@@ -103,7 +113,7 @@ class Batch(Generic[Row]):
                 for index in self._indices():
                     yield self._take(index)
         except KeyboardInterrupt:
-            raise BatchInterrupted(self._stop()) from None
+            raise _interrupted(self._stop()) from None
         finally:
             if not self._stopped.is_set() and not self._all_done():  # left early
                 self._stop()
@@ -111,7 +121,10 @@ class Batch(Generic[Row]):
     def _indices(self) -> Iterator[int]:
         while True:
             index = self._num_yielded
-            self._await(lambda: index in self._finished or self._all_done())  # noqa: B023
+            self._await(
+                lambda: index in self._finished or self._all_done(),  # noqa: B023
+                row=index,
+            )
             if self._failure is not None:
                 self._raise_failure(self._stop())
             if index not in self._finished:
@@ -124,47 +137,65 @@ class Batch(Generic[Row]):
         with self._lock:
             self._num_yielded += 1
             self._room.notify()
-            return self._finished.pop(index)
+            return self._finished.pop(index).state
 
-    def _await(self, reached: Callable[[], bool]) -> None:
+    def _await(self, reached: Callable[[], bool], *, row: int | None = None) -> None:
+        """Until `reached()`, or a failure to raise; the values of finished rows (of `row` alone, if
+        one is given) are parsed meanwhile. Not where a row's end is heard of: as a rule, that is
+        the backend's thread.
+        """
         with self._lock:
             self._awaited = lambda: self._failure is not None or reached()
             self._staff()
         num_taken, done = -1, False
         while not done:
             with blocking(), self._lock:
-                if not self._awaited():
+                unread = self._next_unread(row)
+                if unread is None and not self._awaited():
                     self._news.wait(TICK_S)
                 if num_taken == self._num_taken:  # every thread is held up by what it does
                     self._staff(self._num_threads)
                 num_taken = self._num_taken
-                done = self._awaited()
-                counts = (self._num_finished, self._num_failed)
-            self._progress.show(*counts)
+                if unread is None:
+                    unread = self._next_unread(row)
+                done = unread is None and self._awaited()
+            if unread is not None:
+                outcome = self._finished[unread].run.conclude()
+                with self._lock:
+                    self._count(unread, outcome)
+            self._progress.show(self._num_finished, self._num_failed)
+
+    def _next_unread(self, row: int | None) -> int | None:
+        """Takes the row away. Under the lock."""
+        if self._failure is not None or not (self._unread if row is None else row in self._unread):
+            return None
+        index = self._unread.popitem()[0] if row is None else row
+        self._unread.pop(index, None)
+        return index
 
     def _all_done(self) -> bool:
         return self._exhausted and not self._flights and not self._num_starting
 
-    def _raise_failure(self, states: list[ProgramState]) -> None:
+    def _raise_failure(self, rows: list[_Ended]) -> None:
         assert self._failure is not None, "there is a failure to raise"
         row, error = self._failure
-        raise BatchFailed(error, row=row, states=states) from error
+        raise BatchFailed(error, row=row, states=[each.state for each in rows]) from error
 
-    def _stop_all(self) -> list[ProgramState]:
-        """Stop; the states of all rows, those never started included."""
-        states = self._stop()
+    def _stop_all(self) -> list[_Ended]:
+        """Stop; all rows, those never started included."""
+        ended = self._stop()
         if self._input.acquire(timeout=GRACE_S):
             for row in self._rows:
                 execution = self._start(self._num_taken, row)
                 execution.run.finish_cancelled("its batch ended before it was started")
                 execution.run.release()
-                states.append(execution.state)
+                ended.append(_Ended(execution.state, execution.run))
                 self._num_taken += 1
             self._input.release()
-        return states
+        return ended
 
-    def _stop(self) -> list[ProgramState]:
-        """Start no more rows, cancel those in flight; the states of those not yielded."""
+    def _stop(self) -> list[_Ended]:
+        """Start no more rows, cancel those in flight; the rows that were not yielded."""
         with self._lock:
             self._stopped.set()
             self._room.notify_all()
@@ -179,11 +210,11 @@ class Batch(Generic[Row]):
             pass  # impatient: do not wait for the backend
         with self._lock:
             self._forced = True
-            flights = list(self._flights.values())
-            states = self._finished | {i: f.execution.state for i, f in self._flights.items()}
-        for flight in flights:
-            flight.execution.run.finish_cancelled("its batch ended first")
-        return [states[index] for index in sorted(states)]
+            executions = {index: flight.execution for index, flight in self._flights.items()}
+            ended = self._finished | {i: _Ended(e.state, e.run) for i, e in executions.items()}
+        for execution in executions.values():
+            execution.run.finish_cancelled("its batch ended first")
+        return [ended[index] for index in sorted(ended)]
 
     # The workers' side.
 
@@ -287,17 +318,29 @@ class Batch(Generic[Row]):
             run.release()
         with self._lock:
             del self._flights[index]
-            self._finished[index] = flight.execution.state
+            self._finished[index] = _Ended(flight.execution.state, run)
             self._num_finished += 1
-            if run.outcome.status == "failed":
-                self._num_failed += 1
-                if self._on_error == "raise" and self._failure is None:
-                    assert run.outcome.error is not None, "a failed run has an error"
-                    self._failure = (index, run.outcome.error)
+            if run.unread:
+                self._unread[index] = None
+            else:
+                self._count(index, run.outcome)
             self._room.notify()
             self._staff()
             self._tell()
 
+    def _count(self, index: int, outcome: Outcome | None) -> None:
+        if outcome is not None and outcome.status == "failed":
+            self._num_failed += 1
+            if self._on_error == "raise" and self._failure is None:
+                assert outcome.error is not None, "a failed run has an error"
+                self._failure = (index, outcome.error)
+
     def _tell(self) -> None:
         if self._awaited():
             self._news.notify()
+
+
+def _interrupted(rows: list[_Ended]) -> BatchInterrupted:
+    outcomes = [row.run.outcome for row in rows]
+    finished = sum(each is not None and each.status != "cancelled" for each in outcomes)
+    return BatchInterrupted([row.state for row in rows], num_finished=finished)

@@ -29,14 +29,18 @@ class BatchFailed(ProgramError):  # noqa: N818 - beside BatchInterrupted
 
 
 class BatchInterrupted(KeyboardInterrupt):
-    """Ctrl-C in the middle of a batch. `states` as in `BatchFailed`."""
+    """Ctrl-C in the middle of a batch. `states` as in `BatchFailed`.
 
-    def __init__(self, states: Sequence[ProgramState]) -> None:
-        finished = sum(
-            state.outcome is not None and state.outcome.status != "cancelled" for state in states
-        )
+    `num_finished`: how many of them are, from who knows it. Their outcomes would tell as well, but
+    a look at them parses the values that nobody has read: not while somebody wants to leave.
+    """
+
+    def __init__(self, states: Sequence[ProgramState], *, num_finished: int | None = None) -> None:
+        if num_finished is None:
+            outcomes = [state.outcome for state in states]
+            num_finished = sum(each is not None and each.status != "cancelled" for each in outcomes)
         super().__init__(
-            f"interrupted with {finished} of {len(states)} rows finished; "
+            f"interrupted with {num_finished} of {len(states)} rows finished; "
             "they are in this exception's `states`"
         )
         self.states = list(states)

@@ -81,7 +81,7 @@ class Execution:
             self.run.wait()
         except KeyboardInterrupt:
             self.cancel()
-            self.run.wait(GRACE_S)
+            self.run.wait_until(lambda: False, timeout_s=GRACE_S)
             self.run.finish_cancelled("interrupted")
             raise
         self.run.release()

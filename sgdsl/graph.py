@@ -8,11 +8,12 @@ tests, errors and docs show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from grammars import Constraint
+from grammars.json_values import is_text
 from sgdsl.errors import UsageError
 from sgdsl.source import Source
 
@@ -24,7 +25,8 @@ class Sampling:
     """How to sample. None means: inherit from the run, and in the end from `DEFAULT_SAMPLING`.
 
     `max_tokens` and `min_tokens` count sampled tokens; `top_k = -1` and `top_p = 1.0` mean off;
-    `temperature = 0` is greedy. `healing`: a literal's last token may merge into the first sampled.
+    `temperature = 0` is greedy. `healing`: a literal's last tokens may merge into the first sampled
+    one; tokens that only spell the literal again do not count.
     """
 
     max_tokens: int | None = None
@@ -40,7 +42,6 @@ class Sampling:
     ignore_eos: bool | None = None
     seed: int | None = None
     return_logprob: bool | None = None
-    top_logprobs_num: int | None = None
     healing: bool | None = None
 
     def over(self, defaults: Sampling) -> Sampling:
@@ -68,7 +69,6 @@ DEFAULT_SAMPLING = Sampling(
     presence_penalty=0.0,
     ignore_eos=False,
     return_logprob=False,
-    top_logprobs_num=0,
     healing=True,
 )
 """`seed` stays None: the run draws one, and says which (`Run.seed`)."""
@@ -189,10 +189,13 @@ class ScopeEnd(Node):
 
 @dataclass(frozen=True, slots=True)
 class Assign(Node):
-    """`s[name] = value`: no text, only the variable."""
+    """`s[name] = value`: no text, only the variable. `text` is what a `Ref` to it puts in; it is
+    made with the node, since `str(value)` can be anybody's code.
+    """
 
     name: str
     value: Any
+    text: str
     kind: ClassVar[str] = "assign"
 
     def describe(self) -> str:
@@ -235,6 +238,8 @@ class Shape:
         self._open: dict[int, list[tuple[str, str]]] = {ROOT: []}
         self._joined: set[int] = set()
         self._inherited: dict[int, frozenset[str]] = {ROOT: frozenset()}
+        self._forked_in: dict[int, str | None] = {}  # the role that was open at the fork
+        self._with_roles: set[int] = set()  # branches on which roles began or ended
         self._last_id = -1
         self.names: dict[int, dict[str, None]] = {ROOT: {}}
         """What the nodes of a branch define, in their order."""
@@ -243,6 +248,27 @@ class Shape:
     @property
     def next_id(self) -> int:
         return self._last_id + 1
+
+    def admit_all(self, nodes: Sequence[Node]) -> None:
+        """All of these nodes of one branch, or none of them."""
+        if len(nodes) < 2:
+            for node in nodes:
+                self.admit(node)
+            return
+        branch, last_id = nodes[0].branch, self._last_id
+        before = (list(self._open[branch]), dict(self.names[branch]), self.num_unnamed[branch])
+        with_roles = branch in self._with_roles
+        try:
+            for node in nodes:
+                assert node.branch == branch, "what is written at once stands on one branch"
+                assert not isinstance(node, Fork | Join), "forks and joins are written alone"
+                self.admit(node)
+        except BaseException:
+            self._open[branch], self.names[branch], self.num_unnamed[branch] = before
+            if not with_roles:
+                self._with_roles.discard(branch)
+            self._last_id = last_id
+            raise
 
     def admit(self, node: Node) -> None:
         assert node.id > self._last_id, "node ids rise in program order"
@@ -253,6 +279,12 @@ class Shape:
             )
         assert node.branch in self._open, "a branch exists before its nodes"
         match node:
+            case Text(text=text):
+                if not is_text(text):
+                    raise UsageError(
+                        f"{node} at {node.source}: a lone surrogate is no text; "
+                        "encode or replace it"
+                    )
             case Gen(name=name) | Select(name=name):
                 self._define(node.branch, name)
             case Assign(name=name):
@@ -287,10 +319,10 @@ class Shape:
         stack = self._open[node.branch]
         match node:
             case RoleBegin(role=role):
-                opened = [name for kind, name in stack if kind == "role"]
-                if opened:
+                opened = self._role(node.branch)
+                if opened is not None:
                     raise UsageError(
-                        f"{node} at {node.source}: role {opened[0]!r} is still open; "
+                        f"{node} at {node.source}: role {opened!r} is still open; "
                         "close it before another role begins"
                     )
                 stack.append(("role", role))
@@ -306,6 +338,12 @@ class Shape:
                 stack.pop()
                 if isinstance(node, ScopeEnd):
                     self._define(node.branch, name)
+        if isinstance(node, RoleBegin | RoleEnd):
+            self._with_roles.add(node.branch)
+
+    def _role(self, branch: int) -> str | None:
+        """The role that is open on the branch; roles do not nest."""
+        return next((name for kind, name in self._open[branch] if kind == "role"), None)
 
     def _fork(self, node: Fork) -> None:
         parent = node.branch
@@ -314,6 +352,7 @@ class Shape:
             self._open[child] = [entry for entry in self._open[parent] if entry[0] == "role"]
             self.names[child] = dict(self.names[parent])
             self._inherited[child] = frozenset(self.names[parent])
+            self._forked_in[child] = self._role(parent)
             self.num_unnamed[child] = self.num_unnamed[parent]
 
     def _join(self, node: Join) -> None:
@@ -334,11 +373,36 @@ class Shape:
                     f"{node} at {node.source}: scope {scopes[-1]!r} of fork b{child} is still "
                     "open; close it before the join"
                 )
+            if node.mode == "concate_and_append" and child in self._with_roles:
+                self._check_roles(node, child)
+        for child in node.children:
             if node.mode == "gather_variable":
                 for name in self.names[child]:
                     if name not in self._inherited[child]:
                         self._define(node.branch, name)
+            elif child in self._with_roles:
+                self._with_roles.add(node.branch)
         self._joined.update(node.children)
+
+    def _check_roles(self, join: Join, child: int) -> None:
+        """The fork's text is appended: what it says of roles must be whole messages, or template
+        text would end up inside of a message.
+        """
+        reason = None
+        if (inherited := self._forked_in[child]) is not None:
+            reason = (
+                f"fork b{child} has closed the role {inherited!r}, which was open at the fork; "
+                "close it on the parent, after the join"
+            )
+        elif (own := self._role(child)) is not None:
+            reason = f"role {own!r} of fork b{child} is still open; close it before the join"
+        elif (outer := self._role(join.branch)) is not None:
+            reason = (
+                f"fork b{child} has messages of its own, but role {outer!r} is open here; "
+                "close it before the join"
+            )
+        if reason is not None:
+            raise UsageError(f"{join} at {join.source}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from grammars import Constraint
+from grammars.json_values import is_text
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
 from sgdsl.errors import UsageError
@@ -34,6 +35,7 @@ from sgdsl.graph import (
     Text,
     may_define,
 )
+from sgdsl.values import Lazy, gathered, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Branch:
     __slots__ = (
         "active",
         "forked_at",
+        "forked_at_message",
         "id",
         "inherited",
         "joined",
@@ -132,6 +135,7 @@ class Branch:
         self.role_start: int = parent.role_start if parent else 0
         self.scopes: list[tuple[str, int]] = []
         self.forked_at = len(self.pieces)
+        self.forked_at_message = len(self.messages)
         self.inherited = frozenset(self.variables)
         self.unnamed: list[Any] = list(parent.unnamed) if parent else []
         self.queue: deque[Node] = deque()
@@ -180,9 +184,11 @@ class Branch:
 
 
 class Machine:
-    """The branches of one run, and what each has to do next."""
+    """The branches of one run, and what each has to do next. `unread`: the typed values, in the
+    order of their gens; who reads them parses them.
+    """
 
-    __slots__ = ("_defaults", "_early", "_template", "branches", "closed", "truncated")
+    __slots__ = ("_defaults", "_early", "_template", "branches", "closed", "truncated", "unread")
 
     def __init__(self, *, template: ChatTemplate, defaults: Sampling) -> None:
         self._template = template
@@ -191,6 +197,7 @@ class Machine:
         self._early: dict[int, deque[Node]] = {}
         self.closed = False
         self.truncated = False
+        self.unread: list[Lazy] = []
 
     @property
     def finished(self) -> bool:
@@ -260,14 +267,14 @@ class Machine:
         self.branches[branch_id].partial = text
 
     def complete(self, branch_id: int, completion: Completion) -> None:
-        """Answer to `Generate`. Whatever parsing a typed value raises comes through."""
+        """Answer to `Generate`."""
         branch = self.branches[branch_id]
         node = branch.active
         assert isinstance(node, Gen), "only an active gen is completed"
         value: Any = completion.text
         if node.typed:
-            assert node.constraint is not None, "a typed gen has the constraint of its type"
-            value = node.constraint.parse(completion.text)
+            value = typed(node, completion.text)
+            self.unread.append(value)
         self.truncated |= completion.truncated
         self._answer(branch, completion.text, value, name=node.name, meta=completion.meta)
 
@@ -317,8 +324,8 @@ class Machine:
                 branch.pieces.append(Piece(text))
             case Ref(name=name):
                 branch.pieces.append(Piece(self._lookup(branch, name)))
-            case Assign(name=name, value=value):
-                branch.define(name, value, text=str(value), meta={})
+            case Assign(name=name, value=value, text=text):
+                branch.define(name, value, text=text, meta={})
             case RoleBegin(role=role):
                 self._open_role(branch, role)
             case RoleEnd():
@@ -341,7 +348,13 @@ class Machine:
                 f"ref({name!r}): no such variable on this branch; "
                 f"it has {sorted(branch.texts)!r}; generate or assign it before it is used"
             )
-        return branch.texts[name]
+        text = branch.texts[name]
+        if not is_text(text):
+            raise UsageError(
+                f"ref({name!r}): {text!r} has a lone surrogate, which is no text; "
+                "encode or replace it before it is assigned"
+            )
+        return text
 
     def _open_role(self, branch: Branch, role: str) -> None:
         template = self._template
@@ -368,6 +381,7 @@ class Machine:
         if join.mode == "concate_and_append":
             for child in children:
                 parent.pieces += child.pieces[child.forked_at :]
+                parent.messages += child.messages[child.forked_at_message :]
             return
         assert join.mode == "gather_variable", f"unknown join mode {join.mode!r}"
         new = dict.fromkeys(
@@ -375,4 +389,13 @@ class Machine:
         )
         for name in new:
             values = [child.variables.get(name) for child in children]
-            parent.define(name, values, text=str(values), meta={})
+            texts = ", ".join(_shown(child, name) for child in children)
+            parent.define(name, gathered(values), text=f"[{texts}]", meta={})
+
+
+def _shown(branch: Branch, name: str) -> str:
+    """A variable as it stands in the text of a list. Made of its text: `repr(value)` can be
+    anybody's code, and the value need not be there yet.
+    """
+    text = branch.texts.get(name)
+    return repr(text) if isinstance(branch.variables.get(name), str) else str(text)

@@ -100,6 +100,10 @@ class Program(Generic[R]):
         fails for another reason says so in `state.outcome`, and when it is read.
         """
         given = {key: value for key, value in locals().items() if value is not None}
+        by_name: object = args
+        if by_name is not None and not isinstance(by_name, Mapping):
+            allowed = "a dict of the program's arguments by name; give a list's entries by position"
+            refuse("run", "args", args, allowed)
         twice = kwargs.keys() & (args or {}).keys()
         if twice:
             raise UsageError(f"{self.__name__}: {sorted(twice)} were given twice, in args= too")
@@ -218,15 +222,21 @@ class Program(Generic[R]):
         Raises `TraceError` where the body needs the value of such an argument, or of a variable.
         """
         self._refuse_unknown("trace", kwargs)
-        named = {**self._bound, **kwargs}
-        for parameter in list(self._signature.parameters.values())[len(values) :]:
-            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-                continue
-            if parameter.name not in named and parameter.default is parameter.empty:
-                hole = Hole(f"argument {parameter.name!r}", f"{{{parameter.name}}}")
-                named[parameter.name] = hole
-        body = self._body
-        return trace(lambda state: body(state, *values, **named), self.__name__, self.parameters)
+        try:
+            bound = self._signature.bind_partial(*values, **{**self._bound, **kwargs})
+        except TypeError as error:
+            raise UsageError(self._misfit(f"trace: {error}")) from None
+        for name, parameter in self._signature.parameters.items():
+            variadic = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+            if (
+                not variadic
+                and name not in bound.arguments
+                and parameter.default is parameter.empty
+            ):
+                bound.arguments[name] = Hole(f"argument {name!r}", f"{{{name}}}")
+        bound.apply_defaults()
+        args, named, body = bound.args, bound.kwargs, self._body
+        return trace(lambda state: body(state, *args, **named), self.__name__, self.parameters)
 
     def _call(self, values: Sequence[Any], named: Mapping[str, Any]) -> Callable[[ProgramState], R]:
         """The body with its arguments; raises `UsageError` if they do not fit."""
@@ -240,14 +250,15 @@ class Program(Generic[R]):
         try:
             self._signature.bind(*values, **named)
         except TypeError as error:
-            raise UsageError(self._misfit(str(error))) from None
+            raise UsageError(self._misfit(str(error), clash=True)) from None
         body = self._body
         return lambda state: body(state, *values, **named)
 
-    def _misfit(self, error: str) -> str:
+    def _misfit(self, error: str, *, clash: bool = False) -> str:
+        """`clash`: the program's arguments stand beside those of `run`."""
         message = f"{self.__name__}: {error}; its arguments are ({', '.join(self.parameters)})"
         for name in self.parameters:
-            if name in _OWN_ARGUMENTS and repr(name) in error:
+            if clash and name in _OWN_ARGUMENTS and repr(name) in error:
                 message += (
                     f", and run has an argument {name!r} of its own: give the program's by "
                     f"position or as args={{{name!r}: ...}}"

@@ -42,7 +42,7 @@ class Reader(Protocol):
 
 class RunReader:
     """Reads of a run. `inside`: for its body, which has written all that it waits for; others wait
-    for the run's end, since they cannot know what the body will still write.
+    for the run's end where there is nothing yet: they cannot know what the body will still write.
     """
 
     __slots__ = ("_inside", "_recorder", "_run")
@@ -54,7 +54,7 @@ class RunReader:
 
     @property
     def outcome(self) -> Outcome | None:
-        return self._run.outcome
+        return self._run.conclude()
 
     @property
     def _writing(self) -> bool:

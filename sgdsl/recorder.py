@@ -61,14 +61,13 @@ class Recorder:
         return recorder
 
     def write(self, branch: int, parts: Sequence[Part]) -> None:
-        """Append to a branch; each node is checked as it comes."""
+        """Append to a branch: all parts, or none if one of them cannot stand there."""
         with self._lock:
             shape = self._open_shape()
             source = user_source()
-            for part in parts:
-                node = part(shape.next_id, branch, source)
-                shape.admit(node)
-                self.nodes.append(node)
+            nodes = [part(id_, branch, source) for id_, part in enumerate(parts, shape.next_id)]
+            shape.admit_all(nodes)
+            self.nodes += nodes
 
     def fork(self, branch: int, size: int) -> tuple[int, ...]:
         """Open `size` branches; returns their ids."""

@@ -17,11 +17,12 @@ from typing import Any
 from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
-from sgdsl.errors import CancelledError, ProgramError, UsageError
+from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError
 from sgdsl.graph import Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
-from sgdsl.outcome import Outcome
+from sgdsl.outcome import Outcome, failure
 from sgdsl.source import Source
+from sgdsl.values import Lazy
 from sgdsl.waiting import blocking
 
 _run_ids = itertools.count()
@@ -38,7 +39,9 @@ class Run:
     """Thread-safe. Every wait ends: by its value, or by the run's outcome.
 
     Either side may set the outcome (the program's when its body raises); the first one stays, and a
-    backend drops a run that is `cancelled`.
+    backend drops a run that is `cancelled`. Typed values are parsed on the program's side. So the
+    `outcome` says what the execution came to, and the program asks `conclude`, which parses those
+    that nobody has read: one that cannot be parsed makes a failure of it, before anybody looks.
 
     `streaming` asks the backend to report partial text (`stream`); off, it saves that work. It may
     be turned on while the run goes on.
@@ -118,11 +121,52 @@ class Run:
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """The outcome; None if it is not set within `timeout_s`."""
         self.wait_until(lambda: False, timeout_s=timeout_s)
+        return self.conclude()
+
+    def conclude(self) -> Outcome | None:
+        """The outcome, after the values that nobody has read are parsed, on this thread; None while
+        the run goes on.
+        """
+        with self._changed:
+            outcome, values = self.outcome, [*self._machine.unread]
+        if outcome is None or outcome.error is not None:
+            return outcome
+        try:
+            for value in values:
+                self._read(value)
+        except ProgramError:
+            pass  # it is the outcome now
+        else:
+            with self._changed:
+                if self.outcome is outcome:
+                    self._machine.unread.clear()
         return self.outcome
+
+    @property
+    def unread(self) -> list[Lazy]:
+        """The values that are still to be parsed before the outcome of this run is certain."""
+        with self._changed:
+            if self.outcome is None or self.outcome.error is not None:
+                return []
+            return [value for value in self._machine.unread if not value.made]
+
+    def _read(self, value: Lazy) -> Any:
+        """A value that cannot be parsed fails the run, as its gen would."""
+        try:
+            return value.read()
+        except ProgramError as error:
+            self._set(Outcome("failed", error), of_value=True)
+            self.raise_error()
+            raise
+        except KeyboardInterrupt:
+            interrupted = CancelledError("interrupted while a value was parsed")
+            self._set(Outcome("cancelled", interrupted), of_value=True)
+            raise
 
     def variable(self, branch_id: int, name: str | int, *, until_end: bool = False) -> Any:
         """The value of a variable (an int: the unnamed one at that position), as soon as there is
-        one. `until_end`: the program may still write it, so only the run's end ends the wait.
+        one. Without one: `until_end`, the program may still write it, so that only the run's end
+        says that there is none; else it is enough that the branch has carried out what it has.
         """
         self.wait_until(
             lambda: self._has(branch_id, name) or (not until_end and self._still(branch_id))
@@ -136,7 +180,8 @@ class Run:
                 f"variable {name!r} was read, but this branch defines only {has!r}; "
                 "read one of these, or generate it first"
             )
-        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
+        value = branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
+        return self._read(value) if isinstance(value, Lazy) else value
 
     def settle(self, branch_id: int) -> Branch:
         """The branch, once it has carried out all that was written on it."""
@@ -169,8 +214,9 @@ class Run:
 
     def raise_error(self) -> None:
         """Raise what ended the run before its time, if something did."""
-        if self.outcome is not None and self.outcome.error is not None:
-            raise self.outcome.error.with_traceback(None)
+        outcome = self.conclude()
+        if outcome is not None and outcome.error is not None:
+            raise outcome.error.with_traceback(None)
 
     def release(self) -> None:
         """Drop what only execution needed; called when neither side works on the run any more."""
@@ -222,7 +268,14 @@ class Run:
         self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
     ) -> str:
         with self._changed:
-            text = self._machine.choose(branch_id, scores, draw=draw, meta=meta)
+            try:
+                text = self._machine.choose(branch_id, scores, draw=draw, meta=meta)
+            except Exception:
+                raise
+            except BaseException as error:  # a choices_method of the user must not end the backend
+                raise BackendError(
+                    f"choices_method raised {type(error).__name__}: {error}"
+                ) from error
             self._changed.notify_all()
             return text
 
@@ -241,25 +294,15 @@ class Run:
         source: Source | None = None,
     ) -> None:
         """End the run because of `cause`, at the node that is active on `branch_id`, if any."""
-        if isinstance(cause, ProgramError):
-            self._set(Outcome("failed", cause))
-            return
         branch = None if branch_id is None else self._branch(branch_id)
         node = None if branch is None else branch.active
         at = source if node is None else node.source
-        where = [str(node)] if node is not None else []
-        where += [f"at {at}"] if at is not None else []
-        error = ProgramError(
-            f"{' '.join(where)}: {type(cause).__name__}: {cause}".removeprefix(": "),
-            node=str(node) if node is not None else None,
-            source=str(at) if at is not None else None,
-        )
-        error.__cause__ = cause
-        self._set(Outcome("failed", error))
+        self._set(Outcome("failed", failure(cause, node=node, source=at)))
 
-    def _set(self, outcome: Outcome) -> None:
+    def _set(self, outcome: Outcome, *, of_value: bool = False) -> None:
         with self._changed:
-            if self.outcome is not None:
+            uncertain = of_value and self.outcome is not None and self.outcome.error is None
+            if self.outcome is not None and not (uncertain and self._machine.unread):
                 return
             self.outcome = outcome
             watchers, self._watchers = self._watchers, []

@@ -52,7 +52,8 @@ class ProgramState:
 
     def __setitem__(self, name: str, value: object) -> None:
         check_name("s[...] = ...", name)
-        self._recorder.write(self._branch, (partial(Assign, name=name, value=value),))
+        assign = partial(Assign, name=name, value=value, text=str(value))
+        self._recorder.write(self._branch, (assign,))
 
     def __contains__(self, name: str) -> bool:
         """Whether the variable is defined by what was appended so far; does not wait for it."""
@@ -277,8 +278,8 @@ class StateForks:
         """Take the forks' work over into the state they come from.
 
         `gather_variable`: each name that is new since the fork becomes a list in the order of the
-        forks. `concate_and_append`: their new text is appended, in order. The forks cannot be
-        appended to after it.
+        forks. `concate_and_append`: their new text and messages are appended, in order. The forks
+        cannot be appended to after it.
         """
         self._join(mode)
 

@@ -161,11 +161,13 @@ class Naive:
     def fork(self, step: Step, seen: list[Any]) -> None:
         children = [self.copy() for _ in step.bodies]
         before = set(self.variables)
-        start = len(self.text)
+        start, num_messages = len(self.text), len(self.messages)
         for child, body in zip(children, step.bodies, strict=True):
             child.perform(body, seen)
         if step.name == "concate_and_append":
             self.text += "".join(child.text[start:] for child in children)
+            for child in children:
+                self.messages += child.messages[num_messages:]
         elif step.name == "gather_variable":
             names = {name for child in children for name in child.variables} - before
             for name in names:

@@ -65,7 +65,7 @@ def test_names_pass_through_forks_and_joins() -> None:
         "f",
         (),
         (
-            Assign(0, ROOT, None, "a", 1),
+            Assign(0, ROOT, None, "a", 1, "1"),
             Fork(1, ROOT, None, (1, 2)),
             Ref(2, 1, None, "a"),
             Gen(3, 2, None, "b"),

@@ -126,7 +126,7 @@ def test_a_join_waits_for_its_children_and_text_before_it_does_not() -> None:
 def test_nodes_without_text_count_as_movement_since_a_join_may_wait_for_them() -> None:
     machine = machine_of(
         Fork(0, ROOT, None, (1,)),
-        Assign(1, 1, None, "x", 5),
+        Assign(1, 1, None, "x", 5, "5"),
         Join(2, ROOT, None, (1,), "gather_variable"),
     )
     assert machine.next(ROOT) == Spawn((1,))

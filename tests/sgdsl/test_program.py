@@ -103,6 +103,10 @@ def test_what_is_no_body_is_refused_by_the_decorator() -> None:
         (lambda: ask.bind(answer=1), r"ask.bind: no arguments \['answer'\]"),
         (lambda: ask.bind(question="a").run(question="b"), "were bound with bind"),
         (lambda: ask.trace(answer=1), r"ask.trace: no arguments \['answer'\]"),
+        (lambda: ask.trace("a", 1, 2), r"trace: too many positional.*arguments are .question, n"),
+        (lambda: ask.trace("a", question="b"), "trace: multiple values for argument 'question'"),
+        (lambda: ask.trace("a", 1, n=2), r"multiple values for argument 'n'; .*question, n\)$"),
+        (lambda: ask.run(args=["a"]), r"run: args=\['a'\] is not allowed; args is a dict"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_arguments_are_refused_at_the_call(call: Callable[[], object], message: str) -> None:
@@ -149,7 +153,6 @@ def test_sampling_arguments_of_a_run_are_its_gens_defaults() -> None:
         presence_penalty=0.0,
         ignore_eos=False,
         return_logprob=False,
-        top_logprobs_num=0,
         healing=True,
     )
     ask.run("q", max_new_tokens=5, temperature=0, stop="\n", backend=recording(seen))

@@ -11,6 +11,7 @@ import pytest
 
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState, gen
+from sgdsl.state import StateForks
 from tests.sgdsl.naive import TEMPLATE
 
 Body = Callable[[ProgramState], Any]
@@ -189,6 +190,144 @@ def test_join_can_append_the_new_text_in_order() -> None:
     state = run(body)
     assert state.text() == "start 0mock 1mock."
     assert "x" not in state
+
+
+def test_join_can_append_the_new_messages_in_order() -> None:
+    def body(s: ProgramState) -> None:
+        s += sgl.user("hi")
+        forks = s.fork(2)
+        forks += lambda i: sgl.assistant(f"{i}" + gen("x"))
+        with forks[0].copy() as inner:  # its messages are not gathered
+            inner.append(sgl.user("unheard"))
+        deeper = forks[1].fork(1)
+        deeper += sgl.user("deeper")
+        deeper.join("concate_and_append")
+        forks.join("concate_and_append")
+        s += sgl.user("bye")
+
+    state = run(body, MockBackend(chat_template=TEMPLATE))
+    messages = state.messages()
+    assert [(message["role"], message["content"]) for message in messages] == [
+        ("system", "Be good."),
+        ("user", "hi"),
+        ("assistant", "0mock"),
+        ("assistant", "1mock"),
+        ("user", "deeper"),
+        ("user", "bye"),
+    ]
+    said = [f"<{message['role']}>{message['content']}</>" for message in messages]
+    assert state.text() == "".join(said)
+
+
+def test_forks_inside_of_a_message_add_to_it() -> None:
+    def body(s: ProgramState) -> None:
+        with s.assistant():
+            forks = s.fork(2)
+            forks += lambda i: f"{i}"
+            forks.join("concate_and_append")
+
+    assert run(body).messages() == [{"role": "assistant", "content": "01"}]
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (
+            lambda s, fork: (s.append(sgl.user_begin()), fork().append(sgl.user_end())),
+            "fork b1 has closed the role 'user', which was open at the fork",
+        ),
+        (
+            lambda s, fork: (
+                s.append(sgl.user_begin()),
+                fork().append(sgl.user_end() + sgl.user_begin()),
+            ),
+            "fork b1 has closed the role 'user'",
+        ),
+        (
+            lambda s, fork: fork().append(sgl.assistant_begin()),
+            "role 'assistant' of fork b1 is still open",
+        ),
+        (
+            lambda s, fork: (fork().append(sgl.user("hi")), s.append(sgl.assistant_begin())),
+            "fork b1 has messages of its own, but role 'assistant' is open here",
+        ),
+    ],
+)
+def test_a_join_that_would_put_template_text_into_a_message_is_refused(
+    write: Callable[[ProgramState, Callable[[], ProgramState]], object], message: str
+) -> None:
+    def body(s: ProgramState) -> None:
+        made: list[StateForks] = []
+
+        def fork() -> ProgramState:
+            made.append(s.fork(1))
+            return made[0][0]
+
+        write(s, fork)
+        with pytest.raises(sgl.UsageError, match=rf"test_state.py:\d+: {message}"):
+            made[0].join("concate_and_append")
+        made[0].join()
+
+    run(body)
+
+
+def test_what_cannot_stand_there_leaves_nothing_behind() -> None:
+    def body(s: ProgramState) -> None:
+        with pytest.raises(sgl.UsageError, match="no variable 'nope'"):
+            s += "PARTIAL" + gen("x") + gen() + sgl.user_begin() + s.ref("nope")
+        assert "x" not in s
+        with pytest.raises(sgl.UsageError, match="variable 0 was read"):
+            s[0]
+        fork = s.fork(1)
+        with pytest.raises(sgl.UsageError, match="role 'user' is still open"):
+            fork[0] += sgl.user("a" + sgl.assistant("b"))
+        fork.join("concate_and_append")
+        s += sgl.assistant("whole")
+
+    assert run(body).text() == "ASSISTANT:whole\n"
+
+
+LONE = "caf\udce9"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda s: s.append(LONE),
+        lambda s: s.append("a" + gen("x") + LONE),
+        lambda s: s.append(sgl.user(LONE)),
+        lambda s: sgl.select("x", ["a", LONE]),
+        lambda s: gen("x", choices=[LONE]),
+        lambda s: gen("x", stop=LONE),
+        lambda s: gen("x", stop=["a", LONE]),
+    ],
+)
+def test_a_lone_surrogate_is_refused_where_it_is_written(use: Body) -> None:
+    def body(s: ProgramState) -> None:
+        with pytest.raises(sgl.UsageError, match="a lone surrogate is no text") as caught:
+            use(s)
+        assert str(caught.value).isascii()
+
+    assert run(body).text() == ""
+    with pytest.raises(sgl.UsageError, match="a lone surrogate is no text"):
+        run(body, stop=LONE)
+
+
+def test_a_value_may_have_a_lone_surrogate_unless_it_becomes_text() -> None:
+    def body(s: ProgramState) -> None:
+        s["path"] = LONE
+        s["again"] = s["path"]
+
+    assert run(body)["again"] == LONE
+
+    def refers(s: ProgramState) -> None:
+        s["path"] = LONE
+        s += s.ref("path")
+
+    error = run(refers).error()
+    assert isinstance(error, sgl.ProgramError)
+    assert "ref('path'): 'caf\\udce9' has a lone surrogate" in str(error)
+    assert error.node == "%1 ref path"
 
 
 def test_a_copy_is_a_fork_of_its_own() -> None:

@@ -61,6 +61,16 @@ def test_the_printed_graph() -> None:
     )
 
 
+def test_every_kind_of_argument_can_be_left_to_the_trace() -> None:
+    @sgl.function
+    def body(s: ProgramState, a: str, b: str, /, c: str = "C", *d: str, e: str, **f: str) -> None:
+        s += "".join([f"{a} {b} {c} {e}", *d, *f])
+
+    assert [str(node) for node in body.trace("A").nodes] == ["%0 text 'A {b} C {e}'"]
+    traced = body.trace("A", "B", "see", "D", e="E", g="G")
+    assert [str(node) for node in traced.nodes] == ["%0 text 'A B see EDg'"]
+
+
 def test_nodes_carry_the_users_line() -> None:
     @sgl.function
     def body(s: ProgramState, q: str) -> None:
