@@ -6,7 +6,6 @@ line share one. What a constraint means, and whether it is well formed, is `gram
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -66,10 +65,7 @@ def _regex(pattern: str) -> Regex:
 
 def _json_schema(schema: Any) -> JsonSchema:
     if isinstance(schema, (dict, bool)):
-        try:
-            return _json_schema_text(json.dumps(schema))
-        except TypeError:  # not JSON: `JsonSchema` says why
-            return JsonSchema(schema)
+        return _json_schema_text(JsonSchema(schema).text)
     return _json_schema_text(schema) if isinstance(schema, str) else _json_schema_class(schema)
 
 

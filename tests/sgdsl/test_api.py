@@ -121,6 +121,7 @@ def test_each_constraint_argument(
         (lambda: sgl.gen("x", regex=5), "regex=5 is not allowed"),  # type: ignore[arg-type]
         (lambda: sgl.gen("x", json_schema=5), "json_schema=5 is not allowed"),
         (lambda: sgl.gen("x", json_schema="{"), "json_schema='{' is refused"),
+        (lambda: sgl.gen("x", json_schema={1: 2}), "json_schema={1: 2} is refused"),
         (lambda: sgl.gen("x", n=2), "n=2 is not supported yet; call it n times"),
         (lambda: sgl.gen("x", stop_regex="a"), "stop_regex='a' is not supported yet"),
         (lambda: sgl.gen("x", top_logprobs_num=3), "top_logprobs_num=3 is not supported yet"),
