@@ -23,6 +23,7 @@ from sgdsl.graph import DEFAULT_SAMPLING
 from sgdsl.run import Run
 from tests import reference
 from tests.e2e.conftest import HashService, MakeService
+from tests.patience import PATIENCE_S
 
 
 @sgl.function
@@ -56,7 +57,7 @@ def test_when_the_engine_dies_every_row_hears_of_it(make_service: MakeService, s
     fail_at_step(service, step)
     began = time.monotonic()
     states = write.run_batch(rows(30), backend=service)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     failed = [state for state in states if state.outcome and state.outcome.status == "failed"]
     assert len(failed) >= 30 - 4
     for state in failed:
@@ -103,7 +104,7 @@ def test_closing_ends_what_is_under_way(make_service: MakeService) -> None:
 
     def waiting(batch: Batch) -> list[int]:
         reached.set()
-        gate.wait(5)
+        gate.wait(PATIENCE_S)
         return forward(batch)
 
     service.executor.forward = waiting  # type: ignore[method-assign]
@@ -112,12 +113,12 @@ def test_closing_ends_what_is_under_way(make_service: MakeService) -> None:
         target=lambda: states.extend(write.run_batch(rows(20, 1000), backend=service))
     )
     thread.start()
-    assert reached.wait(5)
+    assert reached.wait(PATIENCE_S)
     closing = threading.Thread(target=service.close)
     closing.start()
     gate.set()
-    closing.join(2)
-    thread.join(2)
+    closing.join(PATIENCE_S)
+    thread.join(PATIENCE_S)
     assert not closing.is_alive()
     assert not thread.is_alive()
     assert {state.outcome.status for state in states if state.outcome} == {"failed"}
@@ -148,7 +149,7 @@ def test_rows_cancelled_at_any_state_leave_nothing_behind(
         started, reached = threading.Event(), threading.Event()
 
         def counting(batch: Batch) -> list[int]:
-            started.wait(5)
+            started.wait(PATIENCE_S)
             if len(service.executor.log) == step:
                 reached.set()
             return forward(batch)
@@ -165,7 +166,7 @@ def test_rows_cancelled_at_any_state_leave_nothing_behind(
         for index in victims & set(range(len(programs))):
             executions[index].cancel()
         for index, (each, expected) in enumerate(zip(executions, whole, strict=True)):
-            threads[index].join(5)
+            threads[index].join(PATIENCE_S)
             outcome = each.run.wait()
             if index not in victims:
                 assert expected.outcome is not None
@@ -262,7 +263,7 @@ def test_users_code_on_the_engine_s_thread_hurts_its_own_row_alone(
     states = judged.run_batch(
         [{"act": acts[name]}, {"act": lambda: None}, {"act": acts[name]}], backend=service
     )
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     statuses = [state.outcome.status for state in states if state.outcome]
     assert statuses == ["failed", "ok", "failed"]
     assert write.run(index=1, backend=service).error() is None
@@ -287,7 +288,7 @@ def test_a_death_that_leaves_a_mess_still_ends_every_run(
     service.executor.forward = breaking  # type: ignore[method-assign]
     began = time.monotonic()
     states = write.run_batch(rows(30), backend=service)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     assert all(state.outcome is not None for state in states)
 
 
@@ -298,7 +299,7 @@ def test_a_service_that_nobody_refers_to_ends(tokenizer: Tokenizer) -> None:
     assert threading.active_count() == before + 1
     del service
     gc.collect()
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + PATIENCE_S
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() == before

@@ -19,8 +19,9 @@ from sgdsl import STALL, MockBackend, ProgramState, gen
 from sgdsl.backends.script import Request
 from sgdsl.batch import TICK_S
 from sgdsl.run import Run
+from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(60)
 
 
 @sgl.function
@@ -138,7 +139,7 @@ def test_on_error_raise_cancels_the_rest_and_keeps_what_is_finished() -> None:
     began = time.monotonic()
     with pytest.raises(sgl.BatchFailed, match=r"row 2: .*down") as caught:
         static.run_batch([(i,) for i in range(5)], backend=MockBackend(flaky), on_error="raise")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     error = caught.value
     assert error.row == 2
     assert error.node == "%1 gen a"
@@ -318,7 +319,7 @@ def test_ctrl_c_keeps_the_finished_rows(program: Any, style: bool) -> None:
     rows = [(i,) for i in range(5)]
     with pytest.raises(sgl.BatchInterrupted, match="interrupted with") as caught:
         taken += program.run_batch(rows, backend=backend, generator_style=style)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     if not style:
         assert statuses(caught.value.states) == ["ok", "ok", "cancelled", "cancelled", "cancelled"]
         assert caught.value.states[1]["a"] == "x"
@@ -347,7 +348,7 @@ def test_ctrl_c_ends_even_when_the_backend_does_not_answer(program: Any) -> None
     began = time.monotonic()
     with pytest.raises(sgl.BatchInterrupted) as caught:
         program.run_batch([(i,) for i in range(5)], backend=backend)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     assert statuses(caught.value.states) == ["cancelled"] * 5
 
 
@@ -363,7 +364,7 @@ def test_ctrl_c_does_not_wait_for_a_body_that_is_stuck() -> None:
     began = time.monotonic()
     with pytest.raises(sgl.BatchInterrupted) as caught:
         body.run_batch([(1,), (2,)], backend=MockBackend(), num_threads=1)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     assert statuses(caught.value.states) == ["cancelled"] * 2
     release.set()
 
@@ -381,7 +382,7 @@ def test_a_backend_that_dies_fails_all_rows_quickly(program: Any) -> None:
     backend = Dying(lambda request: STALL)
     began = time.monotonic()
     states = program.run_batch([(i,) for i in range(100)], backend=backend)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     assert statuses(states) == ["failed"] * 100
     error = states[0].error()
     assert isinstance(error, sgl.ProgramError)
@@ -467,7 +468,7 @@ def test_memory_beside_the_results_does_not_grow_with_the_batch() -> None:
 
 def test_finished_runs_leave_no_threads() -> None:
     reading.run_batch([(i,) for i in range(20)], backend=MockBackend(echo))
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + PATIENCE_S
     while sgdsl_threads() and time.monotonic() < deadline:
         threading.Event().wait(0.001)
     assert sgdsl_threads() == 0

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState
 from sgdsl.backends.script import Request
+from tests.patience import PATIENCE_S
 from tests.sgdsl.naive import TEMPLATE, Naive, Step, perform, programs, reply
 
 
@@ -31,7 +32,7 @@ def flaky(request: Request) -> str | Exception:
     return OSError(f"failed after {request.prompt!r}") if fails(request.prompt) else reply(request)
 
 
-@settings(max_examples=40, deadline=2000)
+@settings(max_examples=40, deadline=PATIENCE_S * 1000)
 @given(st.lists(programs(), min_size=1, max_size=12), st.booleans(), st.integers(1, 8))
 def test_rows_that_fail_say_so_and_the_others_are_right(
     bodies: list[tuple[Step, ...]], stepwise: bool, max_in_flight: int
@@ -59,7 +60,7 @@ def test_rows_that_fail_say_so_and_the_others_are_right(
         assert state.text() == expected.text
 
 
-@settings(max_examples=30, deadline=2000)
+@settings(max_examples=30, deadline=PATIENCE_S * 1000)
 @given(st.lists(programs(), min_size=1, max_size=8), st.integers(0, 30))
 def test_a_backend_that_dies_at_a_random_moment_ends_all_rows(
     bodies: list[tuple[Step, ...]], answers: int
@@ -91,9 +92,9 @@ def test_a_batch_that_is_left_at_a_random_moment_ends(seed: int) -> None:
         next(states)
     began = time.monotonic()
     states.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE_S
     backend.close()
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + PATIENCE_S
     while _batch_threads() and time.monotonic() < deadline:
         threading.Event().wait(0.001)
     assert _batch_threads() == 0
