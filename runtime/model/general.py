@@ -14,8 +14,11 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from runtime.attention.torch import AttentionPlan
+from runtime.attention.torch import AttentionPlan, plan_attention
+from runtime.batch import Grant, build_batch
+from runtime.cache.kv import KVPool
 from runtime.errors import UnsupportedModelError
+from runtime.sequence import Sequence
 
 ATTENTION = "sgdsl_paged"
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux")
@@ -76,6 +79,36 @@ class GeneralModel:
             vocab_size=self._head.weight.shape[0],
             context_len=config.max_position_embeddings,
         )
+
+    @torch.inference_mode()
+    def probe(self) -> None:
+        """Take one token through every layer, so that what the architecture asks of its attention
+        shows when the model is loaded, not in the middle of somebody's run.
+
+        Raises UnsupportedModelError.
+        """
+        shape = self.shape
+        pool = KVPool(
+            num_layers=shape.num_layers,
+            num_kv_heads=shape.num_kv_heads,
+            head_dim=shape.head_dim,
+            num_slots=1,
+            dtype=self.dtype,
+        )
+        sequence = Sequence([0])
+        sequence.pages = [0]
+        plan = plan_attention(build_batch([Grant(sequence, 0, 1)], page_size=1), pool)
+        first = torch.zeros(1, dtype=torch.int64)
+        try:
+            self.hidden(first, first, plan)
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as cause:
+            if isinstance(cause, UnsupportedModelError):
+                raise
+            reason = str(cause).partition("\n")[0]
+            raise UnsupportedModelError(
+                f"{type(self._decoder).__name__} does not run over the engine's attention "
+                f"({type(cause).__name__}: {reason}); choose a model of another family"
+            ) from cause
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""

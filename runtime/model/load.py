@@ -38,7 +38,8 @@ _REASON_CHARACTERS = 200
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralModel:
     """The folder's causal language model, over our attention.
 
-    Raises BrokenModelError when transformers cannot load it, or had to make weights up.
+    Raises BrokenModelError when transformers cannot load it, or had to make weights up, and
+    UnsupportedModelError when it asks for an attention that is not ours.
     """
     config = _load_config(folder)
     with _explained(folder, "the weights"), _quiet():
@@ -52,7 +53,9 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralMo
         )
         model, report = loaded  # its signature does not tell of the pair
         _refuse_misfits(folder, report)
-        return GeneralModel(model.requires_grad_(False))
+    network = GeneralModel(model.requires_grad_(False))
+    network.probe()
+    return network
 
 
 def load_tokenizer(folder: Path, *, vocab_size: int) -> Tokenizer:

@@ -11,9 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    MistralConfig,
+    PreTrainedConfig,
+)
 from transformers.utils import logging
 
 from runtime import Runtime, cli
+from runtime.errors import UnsupportedModelError
 from runtime.model.load import load_model, load_tokenizer
 from runtime.models import BrokenModelError
 from tests.tiny_llama import HIDDEN_SIZE, VOCAB_SIZE, Weights
@@ -125,3 +132,33 @@ def test_the_tokenizer_of_a_whole_folder_has_all_its_stops(folder: Path) -> None
     assert load_tokenizer(folder, vocab_size=VOCAB_SIZE).eos_token_ids == {0, 2}
     rewrite(folder / "generation_config.json", eos_token_id=None)
     assert load_tokenizer(folder, vocab_size=VOCAB_SIZE).eos_token_ids == {2}
+
+
+SHAPE: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 64,
+    "vocab_size": VOCAB_SIZE,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (MistralConfig(sliding_window=8, **SHAPE), "sliding_window"),
+        (Gemma2Config(**SHAPE), "softcap"),
+    ],
+    ids=["a window", "soft caps"],
+)
+def test_a_family_that_the_attention_cannot_run_is_refused_at_load(
+    config: PreTrainedConfig, words: str, tmp_path: Path, tiny_llama_path: Path
+) -> None:
+    model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    model.save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tiny_llama_path / name, tmp_path / name)
+    with pytest.raises(UnsupportedModelError, match=words):
+        Runtime(tmp_path, kv_bytes=1 << 20)
