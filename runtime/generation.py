@@ -10,7 +10,7 @@ import codecs
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,24 +36,12 @@ class Ending:
     truncated: bool = False
 
 
-class Mask(Protocol):
-    """What narrows the next token, besides the model."""
-
-    def fill_bitmask(self, row: Int32) -> None: ...
-
-    def accept_token(self, token_id: int) -> None: ...
-
-
 class HealingMask:
     """The first tokens spell `prefix` again; the last of them may go on beyond it."""
 
     def __init__(self, prefix: bytes, tokenizer: Tokenizer) -> None:
         self._rest = prefix
         self._tokenizer = tokenizer
-
-    @property
-    def done(self) -> bool:
-        return not self._rest
 
     def fill_bitmask(self, row: Int32) -> None:
         row[:] = self._tokenizer.vocabulary.pack(self._tokenizer.spelling(self._rest))
@@ -137,7 +125,7 @@ class Generation:
     def is_masked(self) -> bool:
         return (
             self._matcher is not None
-            or (self._healing is not None and not self._healing.done)
+            or (self._healing is not None and self._is_healing)
             or self._is_short
         )
 
@@ -154,7 +142,7 @@ class Generation:
         """row: int32 [num_words], all bits set; clears those of tokens that may not come next."""
         if self._matcher is not None:
             self._matcher.fill_bitmask(row)
-        elif self._healing is not None and not self._healing.done:
+        elif self._healing is not None and self._is_healing:
             self._healing.fill_bitmask(row)
         if self._is_short:
             allowed = row.copy()
@@ -170,7 +158,7 @@ class Generation:
             return
         if self._matcher is not None:
             self._matcher.accept_token(token)
-        elif self._healing is not None and not self._healing.done:
+        elif self._healing is not None and self._is_healing:
             self._healing.accept_token(token)
         self._write(token)
         if self._cut_at_stop():

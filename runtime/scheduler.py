@@ -197,16 +197,16 @@ class Scheduler:
             if sequence.stale_from is None:
                 continue
             keep, sequence.stale_from = sequence.valid, None
+            num_shared = len(sequence.nodes)
             while len(sequence.nodes) * size > keep:
                 self.cache.unlock(sequence.nodes.pop())
-                sequence.pages[len(sequence.nodes)] = -1
-            if any(page < 0 for page in sequence.pages):
+            if len(sequence.nodes) < num_shared:
                 keep = len(sequence.nodes) * size
+            num_kept = -(-keep // size)
+            for page in sequence.pages[max(num_kept, num_shared) :]:
+                self.cache.free(page)
+            del sequence.pages[num_kept:]
             sequence.computed = keep
-            for page in sequence.pages[-(-keep // size) :]:
-                if page >= 0:
-                    self.cache.free(page)
-            del sequence.pages[-(-keep // size) :]
 
     def _release(self, sequence: Sequence) -> None:
         for page in sequence.pages[len(sequence.nodes) :]:

@@ -40,7 +40,6 @@ class PrefixCache:
         self.reuse = reuse
         self.root = PageNode((), -1, None)
         self.num_cached = 0
-        self.num_evicted = 0
         self._free = list(range(num_pages - 1, -1, -1))
         self._num_unlocked = 0
         self._leaves: list[tuple[int, int, PageNode]] = []  # heap; entries may be out of date
@@ -134,7 +133,6 @@ class PrefixCache:
         while self._leaves:
             used, _, node = heapq.heappop(self._leaves)
             if node.locks == 0 and not node.children and node.used == used and node.page >= 0:
-                self.num_evicted += 1
                 self._drop(node)
                 return True
         return False
