@@ -13,7 +13,7 @@ Source: J. Brzozowski, "Derivatives of regular expressions", 1964; S. Owens, J. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -28,7 +28,9 @@ from grammars.expr import (
     Expr,
     Intersection,
     Literal,
+    Ref,
     Repeat,
+    Rules,
     Union,
     Words,
 )
@@ -274,6 +276,11 @@ class Algebra:
         ordered = sorted(unique, key=lambda option: option.serial)
         key = (Intersection, *ordered)
         return self._known.get(key) or self._keep(key, Intersection(tuple(ordered)))
+
+    def ref(self, rules: Rules, key: Hashable, *, nullable: bool = False) -> Expr:
+        """What `rules` say of `key`; see `expr.Rules` for what the caller vouches for."""
+        known = (Ref, rules, key)
+        return self._known.get(known) or self._keep(known, Ref(rules, key, nullable=nullable))
 
     def complement(self, body: Expr) -> Expr:
         """A string over the alphabet that is not in `body`."""

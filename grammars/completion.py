@@ -26,6 +26,7 @@ from grammars.expr import (
     Expr,
     Intersection,
     Literal,
+    Ref,
     Repeat,
     Union,
     Words,
@@ -160,6 +161,8 @@ class Completions:
             if len(words) > TRIED_WORDS:
                 words = sorted(words, key=len)[:TRIED_WORDS]
             return self._cheapest([self._bytes(word[node.depth :], tail) for word in words])
+        if isinstance(node, Ref):
+            return self._prepend(node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
             return tail if node.nullable else self._nowhere
         found = self.witness(node)

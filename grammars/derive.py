@@ -24,6 +24,7 @@ from grammars.expr import (
     Expr,
     Intersection,
     Literal,
+    Ref,
     Repeat,
     Union,
     Words,
@@ -155,6 +156,10 @@ def _complement(algebra: Algebra, node: Complement) -> Arms:
     return _join(algebra, found)
 
 
+def _ref(algebra: Algebra, node: Ref) -> Arms:
+    return arms(algebra, node.rules.unfold(node.key))
+
+
 def _join(algebra: Algebra, found: Iterable[tuple[int, Expr]]) -> Arms:
     """Arms that are disjoint already, with those of one rest made one."""
     by_rest: dict[Expr, int] = {}
@@ -202,4 +207,5 @@ _RULES: dict[type[Expr], Callable[..., Arms]] = {
     Repeat: _repeat,
     Intersection: _intersection,
     Complement: _complement,
+    Ref: _ref,
 }

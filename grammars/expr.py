@@ -6,7 +6,8 @@ compared by identity. It must not know of patterns, schemas, tokens or derivativ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 ALL_BYTES = (1 << 256) - 1
 """A set of bytes is an int: bit b is set when byte b is in it."""
@@ -149,3 +150,33 @@ class Complement(Expr):
     def __init__(self, body: Expr) -> None:
         super().__init__(nullable=not body.nullable, plain=False, counts=body.counts)
         self.body = body
+
+
+class Rules(Protocol):
+    """Expressions that are made when they are needed: recursion, and automata too large to build.
+
+    Whoever makes a reference to `key` vouches for two things: its language is not empty, and
+    `unfold(key)` does not come back to `key` before a byte is written (no left recursion).
+    """
+
+    def unfold(self, key: Hashable) -> Expr:
+        """The expression that `key` stands for."""
+        ...
+
+    def least(self, key: Hashable) -> Expr:
+        """A part of it with a short string, in which the references lead to no cycle."""
+        ...
+
+
+class Ref(Expr):
+    """The strings of `rules.unfold(key)`, which is asked for no sooner than needed.
+
+    It counts as plain and without counters: what stands inside is looked at when it is unfolded.
+    """
+
+    __slots__ = ("key", "rules")
+
+    def __init__(self, rules: Rules, key: Hashable, *, nullable: bool) -> None:
+        super().__init__(nullable=nullable)
+        self.rules = rules
+        self.key = key

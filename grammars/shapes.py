@@ -45,13 +45,21 @@ class BooleanShape:
 
 @dataclass(frozen=True)
 class NumberShape:
-    """A number within bounds (None: unbounded), exactly; `open` bounds are not in it."""
+    """A number within bounds (None: unbounded), exactly; `open` bounds are not in it.
+
+    `integer`: it has no fraction (1.0 has none); `fractional`: it has one. It is a multiple of each
+    of `multiples` (all positive), of none of `non_multiples`, and is none of `excluded`.
+    """
 
     integer: bool = False
     low: Number | None = None
     high: Number | None = None
     low_open: bool = False
     high_open: bool = False
+    fractional: bool = False
+    multiples: tuple[Number, ...] = ()
+    non_multiples: tuple[Number, ...] = ()
+    excluded: tuple[Number, ...] = ()
 
 
 @dataclass(frozen=True)
