@@ -12,6 +12,7 @@ It needs numpy (and pydantic for types), and knows nothing of models, devices or
 """
 
 from grammars.compiler import Compiler, accepts, token_accepts
+from grammars.compose import Alternation, Concatenation, Repetition
 from grammars.constraint import Choices, Constraint, JsonSchema, Regex
 from grammars.errors import (
     CompileBudgetError,
@@ -25,9 +26,11 @@ from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
 __all__ = [
+    "Alternation",
     "Choices",
     "CompileBudgetError",
     "Compiler",
+    "Concatenation",
     "Constraint",
     "EmptyLanguageError",
     "Grammar",
@@ -35,6 +38,7 @@ __all__ = [
     "JsonSchema",
     "Matcher",
     "Regex",
+    "Repetition",
     "TypeOf",
     "UnsupportedError",
     "Vocabulary",
