@@ -17,8 +17,9 @@ from grammars.clamp import clamp
 from grammars.completion import Completions, Spelling
 from grammars.derive import walk
 from grammars.expr import NEAR, Expr
-from grammars.masks import BandMask, Mask, compute_band
+from grammars.masks import BYTES_PER_MASK, BandMask, Mask, compute_band
 from grammars.relax import relax
+from grammars.row_table import RowTable
 from grammars.states import StateTable
 from grammars.trie import Trie
 from grammars.vocabulary import Vocabulary
@@ -68,6 +69,9 @@ class MaskStore:
     def __init__(self, vocabulary: Vocabulary, *, max_bytes: int) -> None:
         self.vocabulary = vocabulary
         self._cache = MaskCache(max_bytes)
+        self._rows = RowTable(
+            vocabulary.num_words, max_rows=max_bytes // (BYTES_PER_MASK + 4 * vocabulary.num_words)
+        )
         self._states = StateTable()
         self._lock = Lock()
 
@@ -85,7 +89,7 @@ class MaskStore:
             return found
         with self._deriving(completions):
             bands = self._bands(node, completions.algebra)
-        made = Mask(bands, self.vocabulary, is_complete=node.nullable)
+        made = Mask(bands, self.vocabulary, is_complete=node.nullable, table=self._rows)
         self._cache.put(node, made)
         return made
 

@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from grammars.completion import UNREACHABLE
 from grammars.expr import Expr
+from grammars.row_table import RowTable
 from grammars.states import StateTable
 from grammars.trie import Int32, Trie
 from grammars.trie_walk import after_each_node
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
+
+BYTES_PER_MASK = 500
+"""What a mask takes beside its arrays, about."""
 
 
 class BandMask:
@@ -42,7 +46,7 @@ class BandMask:
     def num_bytes(self) -> int:
         """What it keeps in memory, about."""
         lists = 0 if self._token_ids is None else self._token_ids.nbytes + self._costs.nbytes
-        return 500 + self.row.nbytes + lists
+        return BYTES_PER_MASK + self.row.nbytes + lists
 
     def affordable(self, cost: int) -> NDArray[np.integer]:
         """The ids of the tokens after which finishing costs at most `cost`, when not all do."""
@@ -56,28 +60,78 @@ def _compact(numbers: NDArray[np.integer], highest: int) -> NDArray[np.integer]:
     return numbers.astype(np.uint16 if highest < 1 << 16 else np.uint32)
 
 
+MAX_KEPT_IDS = 1_024
+"""Allowed tokens that are kept as a list beside their bits: 4 KiB. More are no sparse set."""
+
+
 class Mask:
     """All tokens that are allowed in a state: those of its bands, and the stop tokens where the
-    state is complete. # row: int32 [num_words]
+    state is complete.
+
+    `row` is row `row_id` of `table.rows` for as long as the mask lives (`row_id` is None when the
+    table was full, and the row its own). # row: int32 [num_words]
     """
 
-    __slots__ = ("_bands", "_vocabulary", "dearest", "row")
+    __slots__ = (
+        "_bands",
+        "_ids",
+        "_vocabulary",
+        "dearest",
+        "num_allowed",
+        "row",
+        "row_id",
+        "table",
+    )
 
     def __init__(
-        self, bands: Sequence[BandMask], vocabulary: Vocabulary, *, is_complete: bool
+        self,
+        bands: Sequence[BandMask],
+        vocabulary: Vocabulary,
+        *,
+        is_complete: bool,
+        table: RowTable,
     ) -> None:
         self._bands = bands
         self._vocabulary = vocabulary
         self.dearest = max(band.dearest for band in bands)
-        self.row: Int32 = np.bitwise_or.reduce([band.row for band in bands])
+        self.table = table
+        self.row_id = table.claim()
+        self.row: Int32 = (
+            np.empty(vocabulary.num_words, dtype=np.int32)
+            if self.row_id is None
+            else table.rows[self.row_id]
+        )
+        np.bitwise_or.reduce([band.row for band in bands], out=self.row)
         if is_complete:
             self.row |= vocabulary.stop_row
         self.row.flags.writeable = False
+        self.num_allowed = vocabulary.count(self.row)
+        self._ids: Int32 | None = None
+
+    def __del__(self) -> None:
+        row_id = getattr(self, "row_id", None)
+        if row_id is not None:
+            self.table.give_back(row_id)
 
     @property
     def num_bytes(self) -> int:
         """What it keeps in memory beyond its bands, about."""
-        return 500 + self.row.nbytes
+        return BYTES_PER_MASK + self.row.nbytes + (4 * self.num_allowed if self._is_sparse else 0)
+
+    @property
+    def _is_sparse(self) -> bool:
+        return self.num_allowed <= MAX_KEPT_IDS
+
+    @property
+    def token_ids(self) -> Int32:
+        """The ids of the allowed tokens, ascending; made once where they are few."""
+        if self._ids is not None:
+            return self._ids
+        found = self._vocabulary.unpack(self.row)
+        if self._is_sparse:
+            found.flags.writeable = False
+            self._ids = found
+        return found
 
     def affordable_row(self, cost: int) -> Int32:
         """The row of the tokens after which finishing costs at most `cost`; no stop tokens."""

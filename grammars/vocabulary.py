@@ -72,6 +72,17 @@ class Vocabulary:
         """What the token writes; None for one that is never allowed inside a constraint."""
         return self._tokens[token_id]
 
+    def beginnings(self, data: bytes) -> list[int]:
+        """The lengths of the tokens that `data` begins with, ascending."""
+        found, node = [], 0
+        for length, byte in enumerate(data, 1):
+            node = self.child.get(node * 256 + byte, 0)
+            if not node:
+                break
+            if self.token_at[node] >= 0:
+                found.append(length)
+        return found
+
     @cached_property
     def child(self) -> dict[int, int]:
         """(node of the trie * 256 + byte) -> child, for walks in Python."""
@@ -87,6 +98,15 @@ class Vocabulary:
         allowed = np.zeros(self.num_words * BITS_PER_WORD, dtype=bool)
         allowed[np.asarray(token_ids, dtype=np.int64)] = True
         return np.packbits(allowed, bitorder="little").view(np.int32)
+
+    def unpack(self, row: Int32) -> Int32:
+        """The tokens that are set in a bitmask row, ascending. # int32 [num set]"""
+        bits = np.unpackbits(row.view(np.uint8), bitorder="little", count=self.size)
+        return np.flatnonzero(bits).astype(np.int32)
+
+    def count(self, row: Int32) -> int:
+        """How many tokens are set in a bitmask row."""
+        return int.from_bytes(row.tobytes(), "little").bit_count()
 
     @cached_property
     def stop_row(self) -> Int32:
