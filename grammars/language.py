@@ -15,6 +15,7 @@ from grammars.budget import too_deep_is_over_budget
 from grammars.completion import Completions, Spelling
 from grammars.derive import matches, walk
 from grammars.expr import Expr
+from grammars.forced import exceeding, forced_run
 from grammars.mask_store import MaskStore
 from grammars.masks import Mask
 
@@ -30,6 +31,7 @@ class Language:
         self._algebra = algebra
         self._masks = masks
         self._completions = Completions(algebra, masks.vocabulary)
+        self._forced: dict[Expr, bytes] = {}
         self._lock = RLock()
 
     def __len__(self) -> int:
@@ -53,6 +55,26 @@ class Language:
             following = walk(self._algebra, node, data)
             assert self._completions.is_alive(following), f"the token {data!r} is a dead end"
             return following, self._completions.spelling(following)
+
+    def after(self, node: Expr, data: bytes) -> tuple[Expr, Spelling] | None:
+        """The state after any bytes, and its cheapest completion; None when they lead nowhere."""
+        with self._step():
+            following = walk(self._algebra, node, data)
+            if not self._completions.is_alive(following):
+                return None
+            return following, self._completions.spelling(following)
+
+    def forced(self, node: Expr) -> bytes:
+        """The bytes with which every text that may follow begins (up to a bound)."""
+        with self._step():
+            if node not in self._forced:
+                self._forced[node] = forced_run(node, self._completions)
+            return self._forced[node]
+
+    def exceeding(self, node: Expr, written: bytes) -> list[int]:
+        """Where in `written`, which led to `node`, a token may begin that reaches beyond it."""
+        with self._step():
+            return exceeding(node, written, self._completions)
 
     def completion_after(self, node: Expr, data: bytes) -> Spelling:
         """The completion after a token that the mask of `node` counts on."""

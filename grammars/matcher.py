@@ -12,7 +12,7 @@ sequence, one owner); the grammar that it shares is.
 from __future__ import annotations
 
 from copy import copy
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -20,7 +20,13 @@ from grammars.completion import UNREACHABLE, Spelling
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.grammar import Grammar
+from grammars.jump_forward import MAX_CONTEXT_BYTES, Tokenize, sure_tokens
+from grammars.masks import Mask
 from grammars.trie import Int32
+
+Stop = Literal["longest", "first"]
+"""When a text that satisfies the constraint ends: when a stop token is drawn or nothing can follow,
+or as soon as it is complete."""
 
 
 class _Place(NamedTuple):
@@ -31,6 +37,7 @@ class _Place(NamedTuple):
     stopped: bool
     remaining: int
     before: _Place | None
+    written: bytes = b""  # since `before`
 
 
 class Matcher:
@@ -38,11 +45,18 @@ class Matcher:
 
     `prefix`: bytes that are written already and that the first tokens must reproduce (token
     healing): the language becomes prefix . L, and these tokens count. The stop token does not
-    count. Raises GrammarError when the cheapest completion needs more than `max_tokens`.
+    count. With `stop="first"` nothing but a stop token follows a complete text (a token may still
+    write beyond the place where the text first was complete). Raises GrammarError when the cheapest
+    completion needs more than `max_tokens`.
     """
 
-    def __init__(self, grammar: Grammar, *, max_tokens: int, prefix: bytes = b"") -> None:
+    def __init__(
+        self, grammar: Grammar, *, max_tokens: int, prefix: bytes = b"", stop: Stop = "longest"
+    ) -> None:
+        if stop not in get_args(Stop):
+            raise GrammarError(f"stop={stop!r} is not known; give 'longest' or 'first'")
         self.grammar = grammar
+        self._stops_first = stop == "first"
         self._language, node, plan = grammar.begin(prefix)
         if plan.cost >= UNREACHABLE:
             raise GrammarError(
@@ -80,28 +94,58 @@ class Matcher:
     def is_terminated(self) -> bool:
         """Whether a stop token was accepted, or the text is complete and nothing can follow."""
         place = self._place
-        if place.stopped:
+        if self._is_over:
             return True
         return place.node.nullable and (place.remaining == 0 or self._language.is_final(place.node))
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing but a stop token may come, whatever the language has."""
+        place = self._place
+        return place.stopped or (self._stops_first and place.node.nullable)
+
+    def whole_mask(self) -> Mask | None:
+        """The mask of all tokens that are allowed next; None when the budget forbids some of those
+        that the language allows, or all that is left is to stop.
+        """
+        place = self._place
+        if self._is_over:
+            return None
+        mask = self._language.mask(place.node)
+        return mask if mask.dearest < place.remaining else None
 
     def fill_bitmask(self, row: Int32) -> None:
         """Sets bit i of `row` for exactly the tokens i that are allowed next. # int32
         [num_words]
         """
-        place = self._place
-        vocabulary = self.grammar.vocabulary
-        if place.stopped:
-            row[:] = vocabulary.stop_row
+        whole = self.whole_mask()
+        if whole is not None:
+            row[:] = whole.row
             return
-        mask = self._language.mask(place.node)
-        if mask.dearest < place.remaining:
-            row[:] = mask.row
+        place, stop_row = self._place, self.grammar.vocabulary.stop_row
+        if self._is_over:
+            row[:] = stop_row
             return
-        row[:] = mask.affordable_row(place.remaining - 1)
+        row[:] = self._language.mask(place.node).affordable_row(place.remaining - 1)
         if place.node.nullable:
-            row |= vocabulary.stop_row
+            row |= stop_row
         elif place.remaining:
-            row |= vocabulary.pack([place.plan.token])
+            row |= self.grammar.vocabulary.pack([place.plan.token])
+
+    @property
+    def num_allowed(self) -> int:
+        """How many tokens are allowed next, stop tokens included."""
+        whole = self.whole_mask()
+        return len(self.allowed_token_ids()) if whole is None else whole.num_allowed
+
+    def allowed_token_ids(self) -> Int32:
+        """The ids of the tokens that are allowed next, ascending. # int32 [num_allowed]"""
+        whole = self.whole_mask()
+        if whole is not None:
+            return whole.token_ids
+        row = np.zeros(self.grammar.vocabulary.num_words, dtype=np.int32)
+        self.fill_bitmask(row)
+        return self.grammar.vocabulary.unpack(row)
 
     def allows(self, token_id: int) -> bool:
         """Whether `fill_bitmask` would set this token's bit."""
@@ -115,19 +159,107 @@ class Matcher:
         assert not place.stopped, "nothing follows a stop token"
         if token_id in self.grammar.vocabulary.eos_token_ids:
             assert place.node.nullable, f"stop token {token_id} before the text is complete"
-            self._place = place._replace(stopped=True, before=place)
+            self._place = place._replace(stopped=True, before=place, written=b"")
             return
         assert place.remaining > 0, f"token {token_id} is beyond the budget of max_tokens"
+        assert not self._is_over, "only a stop token follows the first complete text"
         data = self.grammar.vocabulary.token_bytes(token_id)
         assert data is not None, f"token {token_id} is never allowed inside a constraint"
-        node, own = self._language.advance(place.node, data)
-        plan, remaining = place.plan, place.remaining - 1
-        if token_id == plan.token and plan.after is not None and plan.after.cost < own.cost:
-            own = plan.after
-        if own.cost > remaining:
-            own = self._language.completion_after(place.node, data)
-        assert own.cost <= remaining, f"token {token_id} was not allowed by the mask"
-        self._place = _Place(node, own, stopped=False, remaining=remaining, before=place)
+        following = self._following(place, token_id, data)
+        remaining = following.remaining
+        if following.plan.cost > remaining:
+            dearer = self._language.completion_after(place.node, data)
+            following = following._replace(plan=dearer)
+        assert following.plan.cost <= remaining, f"token {token_id} was not allowed by the mask"
+        self._place = following
+
+    def _following(self, place: _Place, token_id: int, data: bytes) -> _Place:
+        """The place after a token, with the cheapest completion that is at hand."""
+        node, plan = self._language.advance(place.node, data)
+        planned = place.plan.after if token_id == place.plan.token else None
+        if planned is not None and planned.cost < plan.cost:
+            plan = planned
+        return _Place(node, plan, False, place.remaining - 1, place, data)
+
+    def accept_bytes(self, data: bytes) -> None:
+        """Moves on by text that the caller knows. It counts as the fewest tokens that write it, and
+        `rollback` takes it back as one.
+
+        Raises GrammarError, and stays where it is, when the constraint does not allow the text, or
+        the budget does not allow what must follow it.
+        """
+        place = self._place
+        if not data:
+            return
+        found = None if self._is_over else self._language.after(place.node, data)
+        if found is None:
+            raise GrammarError(
+                f"data={data!r:.80} is not allowed here by the constraint; give what it allows"
+            )
+        node, plan = found
+        planned = _behind(place.plan, data)
+        if planned is not None and planned.cost < plan.cost:
+            plan = planned
+        cost = self._language.spell(data).cost
+        if cost + plan.cost > place.remaining:
+            raise GrammarError(
+                f"data={data!r:.80} takes {_tokens(cost)}, and the shortest completion after it "
+                f"{_tokens(plan.cost)}, but only {place.remaining} remain of max_tokens; give a "
+                "larger max_tokens"
+            )
+        self._place = _Place(node, plan, False, place.remaining - cost, place, data)
+
+    def forced_bytes(self) -> bytes:
+        """The bytes with which every text that may follow begins (up to 4,096 of them)."""
+        return b"" if self._is_over else self._language.forced(self._place.node)
+
+    def jump_forward(self, tokenize: Tokenize, *, before: bytes = b"") -> list[int]:
+        """The tokens that may be appended without a draw, since the constraint forces their text.
+
+        They are the tokens that `tokenize` makes of the finished text, whatever follows them, and
+        they fit the budget; the caller accepts them one by one. `before` is what stands before the
+        matcher's own text, its prefix included: the more of it, the surer the first border.
+        Nothing is returned when `tokenize` changes text, or the draws so far leave no border here.
+        """
+        forced = self.forced_bytes()
+        if not forced:
+            return []
+        node = self._place.node
+        after = self._language.after(node, forced)
+        assert after is not None, "what is forced can be completed"
+        found = sure_tokens(
+            self._known(before),
+            forced,
+            tokenize=tokenize,
+            vocabulary=self.grammar.vocabulary,
+            exceeding=lambda text: self._language.exceeding(after[0], text),
+        )
+        return self._affordable(found)
+
+    def _known(self, before: bytes) -> bytes:
+        """The end of what stands here by now, enough of it for a jump."""
+        parts: list[bytes] = []
+        size, place = 0, self._place
+        while place.before is not None and size <= MAX_CONTEXT_BYTES:
+            parts.append(place.written)
+            size += len(place.written)
+            place = place.before
+        if place.before is None:
+            parts.append(before)
+        return b"".join(reversed(parts))
+
+    def _affordable(self, token_ids: list[int]) -> list[int]:
+        """The first of these tokens, up to one after which the completion would not be known to
+        fit.
+        """
+        place = self._place
+        for count, token_id in enumerate(token_ids):
+            data = self.grammar.vocabulary.token_bytes(token_id)
+            assert data is not None, "jumps are made of tokens that write bytes"
+            place = self._following(place, token_id, data)
+            if place.plan.cost > place.remaining:
+                return token_ids[:count]
+        return token_ids
 
     def rollback(self, num_tokens: int) -> None:
         """Takes the last `num_tokens` accepted tokens back (a stop token is one)."""
@@ -139,3 +271,18 @@ class Matcher:
     def fork(self) -> Matcher:
         """Another cursor at the same place; costs one small object."""
         return copy(self)
+
+
+def _behind(plan: Spelling, data: bytes) -> Spelling | None:
+    """What the plan goes on with after these bytes; None when it begins with others."""
+    cell = plan
+    for byte in data:
+        if cell.rest is None or cell.byte != byte:
+            return None
+        cell = cell.rest
+    return cell
+
+
+def _tokens(count: int) -> str:
+    """A number of tokens, in words."""
+    return "more tokens than there are" if count >= UNREACHABLE else f"{count} tokens"

@@ -165,6 +165,127 @@ def test_every_stop_token_is_allowed_where_the_text_is_complete() -> None:
     assert allowed_tokens(matcher) == [0, 1, 2]
 
 
+@given(sg.patterns, st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_the_list_of_allowed_tokens_is_the_bitmask_at_any_budget(pattern: str, seed: int) -> None:
+    rng = random.Random(seed)
+    grammar = grammar_of(pattern)
+    for max_tokens in (grammar.min_tokens, grammar.min_tokens + 1, 1_000):
+        matcher = Matcher(grammar, max_tokens=max_tokens)
+        for _ in range(5):
+            allowed = allowed_tokens(matcher)
+            assert matcher.allowed_token_ids().tolist() == allowed
+            assert matcher.num_allowed == len(allowed)
+            token_id = rng.choice(allowed)
+            assert matcher.allows(token_id)
+            matcher.accept_token(token_id)
+            if token_id == stop_token(grammar.vocabulary):
+                break
+
+
+def test_a_list_of_few_tokens_is_made_once() -> None:
+    matcher = Matcher(grammar_of("[ab]c"), max_tokens=9)
+    assert matcher.allowed_token_ids() is matcher.allowed_token_ids()
+
+
+@given(sg.patterns, st.integers(0, 2**32))
+@settings(max_examples=100)
+def test_text_that_is_accepted_leads_where_its_tokens_lead(pattern: str, seed: int) -> None:
+    rng = random.Random(seed)
+    grammar = grammar_of(pattern)
+    text = walk(Matcher(grammar, max_tokens=grammar.min_tokens + 20), rng)
+    cut = rng.randrange(len(text) + 1)
+    matcher, twin = (Matcher(grammar, max_tokens=1_000) for _ in range(2))
+    matcher.accept_bytes(text[:cut])
+    tokens = grammar.fewest_tokens(text[:cut])
+    for token_id in tokens:
+        twin.accept_token(token_id)
+    assert matcher.state is twin.state and matcher.remaining == twin.remaining
+    assert allowed_tokens(matcher) == allowed_tokens(twin)
+    matcher.accept_bytes(text[cut:])
+    assert matcher.is_complete
+    if cut < len(text):
+        matcher.rollback(1)
+        assert allowed_tokens(matcher) == allowed_tokens(twin)
+
+
+@given(sg.patterns, st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_text_within_any_budget_is_refused_or_leaves_a_way_to_finish(
+    pattern: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    grammar = grammar_of(pattern)
+    text = walk(Matcher(grammar, max_tokens=grammar.min_tokens + 5), rng)
+    for max_tokens in budgets(grammar):
+        matcher = Matcher(grammar, max_tokens=max_tokens)
+        cut = rng.randrange(len(text) + 1)
+        try:
+            matcher.accept_bytes(text[:cut])
+        except GrammarError:
+            assert matcher.remaining == max_tokens
+            cut = 0
+        assert re.fullmatch(pattern, (text[:cut] + walk(matcher, rng)).decode())
+
+
+def test_the_cheapest_text_is_accepted_at_the_lowest_budget() -> None:
+    for pattern in ("[bc]{7}", "true|null", '"aa":(?:12|abc)'):
+        grammar = grammar_of(pattern)
+        written = walk(Matcher(grammar, max_tokens=grammar.min_tokens), random.Random(0))
+        if len(grammar.fewest_tokens(written)) == grammar.min_tokens:
+            Matcher(grammar, max_tokens=grammar.min_tokens).accept_bytes(written)
+
+
+def test_text_that_is_not_allowed_is_refused() -> None:
+    matcher = Matcher(grammar_of("abc{2,9}"), max_tokens=4)
+    with pytest.raises(GrammarError, match="is not allowed here"):
+        matcher.accept_bytes(b"abd")
+    with pytest.raises(GrammarError, match=r"data=b'abccccccc' takes \d tokens"):
+        matcher.accept_bytes(b"abccccccc")
+    matcher.accept_bytes(b"")
+    assert matcher.remaining == 4
+    lacking = Matcher(Compiler(Vocabulary([b"aa", b"b"], eos_token_ids=[])).compile(Regex("a*b")),
+                      max_tokens=9)  # fmt: skip
+    with pytest.raises(GrammarError, match="more tokens than there are"):
+        lacking.accept_bytes(b"a")
+
+
+def test_the_first_complete_text_is_the_last() -> None:
+    grammar = grammar_of("a+|b*")
+    stop = stop_token(grammar.vocabulary)
+    empty = Matcher(grammar, max_tokens=9, stop="first")
+    assert empty.is_terminated and allowed_tokens(empty) == [stop]
+    matcher = Matcher(grammar_of("a{2,9}"), max_tokens=9, stop="first")
+    ended = [matcher.is_terminated]
+    for _ in range(2):
+        matcher.accept_token(token(b"a"))
+        ended.append(matcher.is_terminated)
+    assert ended == [False, False, True]
+    assert matcher.allowed_token_ids().tolist() == [stop]
+    assert matcher.forced_bytes() == b""
+    twin = matcher.fork()
+    with pytest.raises(AssertionError, match="only a stop token"):
+        matcher.accept_token(token(b"a"))
+    with pytest.raises(GrammarError, match="is not allowed here"):
+        matcher.accept_bytes(b"a")
+    twin.accept_token(stop)
+    assert twin.is_terminated and allowed_tokens(twin) == [stop]
+    with pytest.raises(GrammarError, match="stop='shortest'"):
+        Matcher(grammar, max_tokens=9, stop="shortest")  # type: ignore[arg-type]
+
+
+@given(sg.patterns, st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_walks_that_stop_at_the_first_text_are_valid_and_within_budget(
+    pattern: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    grammar = grammar_of(pattern)
+    for max_tokens in budgets(grammar):
+        matcher = Matcher(grammar, max_tokens=max_tokens, stop="first")
+        assert re.fullmatch(pattern, walk(matcher, rng).decode())
+
+
 @given(sg.patterns, sg.texts)
 @settings(max_examples=100, deadline=None)
 def test_token_masks_and_bytes_agree(pattern: str, text: str) -> None:
