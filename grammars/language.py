@@ -18,6 +18,7 @@ from grammars.expr import Expr
 from grammars.forced import exceeding, forced_run
 from grammars.mask_store import MaskStore
 from grammars.masks import Mask
+from grammars.trie import Int32
 
 
 class Language:
@@ -91,6 +92,11 @@ class Language:
             with self._step():
                 found = self._masks.mask(node, self._completions)
         return found
+
+    def successors(self, node: Expr) -> tuple[list[Expr], Int32]:
+        """The states after `node`, and which of them each token leads to; see `MaskStore`."""
+        with self._step():
+            return self._masks.successors(node, self._completions)
 
     def is_final(self, node: Expr) -> bool:
         """Whether nothing can follow a text that ends here."""

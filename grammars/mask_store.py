@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Protocol
 
+import numpy as np
+
 from grammars.algebra import Algebra
 from grammars.clamp import clamp
 from grammars.completion import Completions, Spelling
@@ -20,8 +22,9 @@ from grammars.expr import NEAR, Expr
 from grammars.masks import BYTES_PER_MASK, BandMask, Mask, compute_band
 from grammars.relax import relax
 from grammars.row_table import RowTable
-from grammars.states import StateTable
-from grammars.trie import Trie
+from grammars.states import DEAD, StateTable
+from grammars.trie import Int32, Trie
+from grammars.trie_walk import after_each_node
 from grammars.vocabulary import Vocabulary
 
 MAX_KEPT_STATES = 16_384
@@ -105,6 +108,22 @@ class MaskStore:
         with self._deriving(completions):
             source, _ = self._band(clamp(algebra, node, trie.longest), trie)
         return completions.spelling(walk(algebra, source, data))
+
+    def successors(self, node: Expr, completions: Completions) -> tuple[list[Expr], Int32]:
+        """The states that tokens lead to from `node`, and for each token of the vocabulary's trie
+        which of them it leads to, counted from 1 (0: it is not allowed). # int32 [num tokens]
+        """
+        trie = self.vocabulary.trie
+        with self._deriving(completions):
+            reached = after_each_node(node, trie, self._states)[trie.token_node]
+            found = np.bincount(reached, minlength=len(self._states))
+            found[DEAD] = 0
+            ids = found.nonzero()[0]
+            nodes = [self._states.node(state_id) for state_id in ids.tolist()]
+        place = np.zeros(len(found), dtype=np.int32)
+        place[ids] = np.arange(1, len(ids) + 1)
+        which: Int32 = place[reached]
+        return nodes, which
 
     @contextmanager
     def _deriving(self, completions: Completions) -> Iterator[None]:

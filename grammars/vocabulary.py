@@ -95,9 +95,16 @@ class Vocabulary:
 
     def pack(self, token_ids: NDArray[np.integer] | Sequence[int]) -> Int32:
         """The bitmask row in which exactly these tokens are set. # int32 [num_words]"""
-        allowed = np.zeros(self.num_words * BITS_PER_WORD, dtype=bool)
+        allowed = np.zeros(self.size, dtype=bool)
         allowed[np.asarray(token_ids, dtype=np.int64)] = True
-        return np.packbits(allowed, bitorder="little").view(np.int32)
+        return self.pack_flags(allowed)
+
+    def pack_flags(self, allowed: NDArray[np.bool_]) -> Int32:
+        """The bitmask row of one flag for each token. # bool [size] -> int32 [num_words]"""
+        row = np.zeros(self.num_words * (BITS_PER_WORD // 8), dtype=np.uint8)
+        packed = np.packbits(allowed, bitorder="little")
+        row[: len(packed)] = packed
+        return row.view(np.int32)
 
     def unpack(self, row: Int32) -> Int32:
         """The tokens that are set in a bitmask row, ascending. # int32 [num set]"""
