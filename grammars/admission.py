@@ -1,25 +1,29 @@
-"""Whether a given value has a shape. Owns the check of `enum` and `const` against their siblings.
+"""Whether a given value has a shape. Owns the check of given values against what stands beside
+them, and of names against rules.
 
 It must not know of texts: values are judged by what they are, in any order of members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
+from fractions import Fraction
 
 from grammars.json_values import JsonValue, same
 from grammars.shapes import (
     ArrayShape,
     BooleanShape,
+    GivenShape,
+    Names,
     NullShape,
     NumberShape,
     ObjectShape,
     Operand,
+    Rule,
     Shape,
     Shapes,
     StringShape,
-    ValueShape,
 )
 from grammars.string_lowering import Strings
 
@@ -33,41 +37,86 @@ class Admission:
 
     def admits(self, value: JsonValue, shape: Shape) -> bool:
         """Whether `value` has `shape`."""
-        if isinstance(shape, ValueShape):
-            return same(value, shape.value)
         if isinstance(shape, NullShape):
             return value is None
         if isinstance(shape, BooleanShape) or isinstance(value, bool):
-            return isinstance(shape, BooleanShape) and isinstance(value, bool)
+            return isinstance(shape, BooleanShape) and value in shape.values
+        if isinstance(shape, GivenShape):
+            return not isinstance(value, list | dict) and value in shape.values
         if isinstance(shape, NumberShape):
-            return isinstance(value, int | Decimal) and _within(value, shape)
+            return isinstance(value, int | Decimal) and _is_within(value, shape)
         if isinstance(shape, StringShape):
             return isinstance(value, str) and self._strings.holds(value, shape)
         if isinstance(shape, ArrayShape):
             return isinstance(value, list) and self._items(value, shape)
         return isinstance(value, dict) and self._members(value, shape)
 
-    def _any(self, value: JsonValue, operand: Operand) -> bool:
-        return any(self.admits(value, shape) for shape in self._shapes(operand))
+    def has(self, value: JsonValue, operand: Operand) -> bool:
+        """Whether `operand` holds for `value`."""
+        return not operand or any(self.admits(value, shape) for shape in self._shapes(operand))
+
+    def is_in(self, name: str, classes: Iterable[Names]) -> bool:
+        """Whether `name` is in all of these classes."""
+        return all(self._is_named(name, names) for names in classes)
+
+    def _is_named(self, name: str, names: Names) -> bool:
+        found = name in names.given or any(
+            self._strings.holds(name, StringShape(patterns=(pattern,)))
+            for pattern in names.patterns
+        )
+        return found != names.outside
 
     def _items(self, value: list[JsonValue], shape: ArrayShape) -> bool:
         if len(value) < shape.min_items:
             return False
         if shape.max_items is not None and len(value) > shape.max_items:
             return False
-        return all(self._any(item, shape.operand(index)) for index, item in enumerate(value))
+        if not all(self.has(item, shape.operand(index)) for index, item in enumerate(value)):
+            return False
+        for asked in shape.contains:
+            found = sum(self.has(item, asked.operand) for item in value[asked.start :])
+            if found < asked.low or (asked.high is not None and found > asked.high):
+                return False
+        pairs = ((i, j) for j in range(len(value)) for i in range(j))
+        return shape.unique is None or not any(same(value[i], value[j]) for i, j in pairs)
 
     def _members(self, value: dict[str, JsonValue], shape: ObjectShape) -> bool:
-        if not all(name in value for name in shape.required):
+        if len(value) < shape.min_members or not all(name in value for name in shape.required):
             return False
-        return all(self._any(item, shape.operand(name)) for name, item in value.items())
+        if shape.max_members is not None and len(value) > shape.max_members:
+            return False
+        for name, others in shape.implied:
+            if name in value and not all(other in value for other in others):
+                return False
+        given = dict(shape.properties)
+        for name, item in value.items():
+            if not (self.has(item, given.get(name, ())) and self.has(name, shape.names)):
+                return False
+            rules = (rule for rule in shape.rules if self.is_in(name, rule.names))
+            if not all(self.has(item, rule.operand) for rule in rules):
+                return False
+        return all(self._is_met(rule, value) for rule in shape.some)
+
+    def _is_met(self, rule: Rule, value: dict[str, JsonValue]) -> bool:
+        return any(
+            self.is_in(name, rule.names)
+            and self.has(name, rule.saying)
+            and self.has(item, rule.operand)
+            for name, item in value.items()
+        )
 
 
-def _within(value: int | Decimal, shape: NumberShape) -> bool:
-    if shape.integer and value % 1:
+def _is_within(value: int | Decimal, shape: NumberShape) -> bool:
+    exact = Fraction(value)
+    is_whole = exact.denominator == 1
+    if (shape.integer and not is_whole) or (shape.fractional and is_whole):
         return False
     if shape.low is not None and (value < shape.low or (shape.low_open and value == shape.low)):
         return False
-    return shape.high is None or not (
-        value > shape.high or (shape.high_open and value == shape.high)
-    )
+    if shape.high is not None and (value > shape.high or (shape.high_open and value == shape.high)):
+        return False
+    if any((exact / Fraction(divisor)).denominator != 1 for divisor in shape.multiples):
+        return False
+    if any((exact / Fraction(divisor)).denominator == 1 for divisor in shape.non_multiples):
+        return False
+    return value not in shape.excluded

@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from grammars import regex
 from grammars.algebra import Algebra
@@ -19,9 +19,11 @@ from grammars.errors import EmptyLanguageError, GrammarError
 from grammars.expr import Expr
 from grammars.json_values import is_text, parse_json
 from grammars.regex_lowering import lower_full
-from grammars.schema import lower_schema
+from grammars.schema import SchemaSource, Style, lower_schema
 
-Whitespace = Literal["compact", "single"]
+Whitespace = Literal["compact", "single", "flexible"]
+PropertyOrder = Literal["declared", "any"]
+Formats = Literal["enforce", "ignore"]
 
 
 class Constraint(ABC):
@@ -77,36 +79,90 @@ class Choices(Constraint):
 
 @dataclass(frozen=True, init=False)
 class JsonSchema(Constraint):
-    """JSON texts that are valid under a JSON Schema (draft 2020-12; see `schema` for the keywords).
+    """JSON texts that are valid under a JSON Schema (draft 2020-12, or 4 to 2019-09 by `$schema`).
 
     `schema`: a dict or bool, JSON text (numbers keep their exact digits), or a pydantic model
-    class. `whitespace`: "compact" writes `{"a":1,"b":2}`, "single" writes `{"a": 1, "b": 2}`.
-    Raises GrammarError when the schema is not JSON; what it cannot enforce is refused by the
-    compile.
+    class.
+
+    * `whitespace`: "compact" writes `{"a":1,"b":2}`, "single" writes `{"a": 1, "b": 2}`,
+      "flexible" leaves it to the model, up to `max_whitespace` characters at a time.
+    * `property_order`: "declared" writes members in the schema's order, "any" in any.
+    * `extra_properties`: whether members that the schema does not name are written where it allows
+      them. By default they are in any order; in the declared one only where the schema speaks of
+      them (`additionalProperties`, `patternProperties`) or names none.
+    * `ascii_only`: what is not ASCII is escaped in strings.
+    * `formats`: "enforce" refuses a standard format that cannot be enforced; "ignore" takes all
+      formats for annotations.
+    * `resources`: other schemas by their URI, for references to them. Nothing is fetched.
+
+    Raises GrammarError when the schema is not JSON or an option is unknown; what it cannot enforce
+    is refused by the compile.
     """
 
     text: str
     whitespace: Whitespace
+    max_whitespace: int
+    property_order: PropertyOrder
+    extra_properties: bool | None
+    ascii_only: bool
+    formats: Formats
+    resources: tuple[tuple[str, str], ...]
 
     def __init__(
-        self, schema: Mapping[str, Any] | bool | str | type, *, whitespace: Whitespace = "compact"
+        self,
+        schema: Mapping[str, Any] | bool | str | type,
+        *,
+        whitespace: Whitespace = "compact",
+        max_whitespace: int = 8,
+        property_order: PropertyOrder = "declared",
+        extra_properties: bool | None = None,
+        ascii_only: bool = False,
+        formats: Formats = "enforce",
+        resources: Mapping[str, Mapping[str, Any] | bool | str] | None = None,
     ) -> None:
-        check_whitespace(whitespace)
-        object.__setattr__(self, "text", _schema_text(schema))
-        object.__setattr__(self, "whitespace", whitespace)
+        check_option("whitespace", whitespace, get_args(Whitespace))
+        check_option("property_order", property_order, get_args(PropertyOrder))
+        check_option("formats", formats, get_args(Formats))
+        if isinstance(max_whitespace, bool) or not isinstance(max_whitespace, int):
+            raise GrammarError(f"max_whitespace={max_whitespace!r} is no number; give an int")
+        if max_whitespace < 0:
+            raise GrammarError(f"max_whitespace={max_whitespace!r} is below 0; give 0 or more")
+        others = tuple((uri, _schema_text(text)) for uri, text in (resources or {}).items())
+        made = {
+            "text": _schema_text(schema),
+            "whitespace": whitespace,
+            "max_whitespace": max_whitespace,
+            "property_order": property_order,
+            "extra_properties": extra_properties,
+            "ascii_only": ascii_only,
+            "formats": formats,
+            "resources": others,
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:
-        return lower_schema(algebra, parse_json(self.text), whitespace=self.whitespace)
+        others = {uri: parse_json(text) for uri, text in self.resources}
+        style = Style(
+            whitespace=self.whitespace,
+            max_whitespace=self.max_whitespace,
+            any_order=self.property_order == "any",
+            extra_properties=self.extra_properties,
+            ascii_only=self.ascii_only,
+            ignore_formats=self.formats == "ignore",
+        )
+        return lower_schema(algebra, SchemaSource(parse_json(self.text), resources=others), style)
 
     def parse(self, text: str) -> Any:
         """The JSON value."""
         return json.loads(text)
 
 
-def check_whitespace(whitespace: str) -> None:
-    """Raises GrammarError for what is no way to write white space."""
-    if whitespace not in ("compact", "single"):
-        raise GrammarError(f"whitespace={whitespace!r} is unknown; give 'compact' or 'single'")
+def check_option(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raises GrammarError for a value that an option does not know."""
+    if value not in allowed:
+        choices = " or ".join(repr(choice) for choice in allowed)
+        raise GrammarError(f"{name}={value!r} is unknown; give {choices}")
 
 
 def _schema_text(schema: object) -> str:

@@ -7,6 +7,7 @@ It must not know of schemas.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -39,16 +40,24 @@ def _exact_int(digits: str) -> int | Decimal:
     return int(digits) if len(digits) <= 4_000 else Decimal(digits)
 
 
-def spellings(value: JsonValue, whitespace: str) -> list[str]:
-    """The texts that are taken for `value`: as it is, and with all that is not ASCII escaped.
-
-    None at all when it has a lone surrogate, which is no text.
+def number_spellings(value: Number, *, point_zero: bool = True) -> list[str]:
+    """The texts that are taken for a number: its digits, behind a whole one also ".0" (unless not
+    `point_zero`), and what Python writes for the float that equals it.
     """
-    raw = dump(value, whitespace, ascii_only=False)
-    if not is_text(raw):
-        return []
-    escaped = dump(value, whitespace, ascii_only=True)
-    return [raw] if raw == escaped else [raw, escaped]
+    exact = Decimal(value)
+    found: list[str] = []
+    if exact.adjusted() < 60 and exact == exact.to_integral_value():
+        found.append(f"{exact.to_integral_value():f}")
+        if point_zero:
+            found.append(f"{found[0]}.0")
+    else:
+        found.append(number_text(exact))
+    if point_zero or exact != exact.to_integral_value():
+        with suppress(OverflowError):
+            written = json.dumps(float(exact))
+            if written[-1].isdigit() and Decimal(written) == exact:
+                found.append(written)
+    return list(dict.fromkeys(found))
 
 
 def is_text(text: str) -> bool:

@@ -1,34 +1,35 @@
-"""From shapes to expressions: how JSON values are written. Owns arrays, objects and the entry
-point.
+"""From a JSON Schema to an expression. Owns how values are laid out, and the entry points.
 
-The texts of a schema are one serialisation of its values (`compact`: no white space; `single`: one
-space after each comma and colon), with the members in the schema's order. They are a subset of what
-is valid, never more:
-
-* members that are not declared are not written when some are declared or required (without any, an
-  object is a map from any name to `additionalProperties`);
-* a value of no declared shape (`{}`, `true`) nests at most ANY_DEPTH levels deep;
-* recursion through `$ref` is refused.
+The texts of a schema are those of its valid values in one layout: white space as asked, each
+character and number in the spellings that `charset`, `string_lowering` and `number_lowering` name,
+members in the schema's order or in any. They are a subset of what is valid, never more. Every value
+is a reference, unfolded when a text comes to it: recursion costs nothing, and neither does what is
+never reached.
 
 It must not know of keywords (that is `schema_reader`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
-from grammars.charset import utf8
-from grammars.errors import EmptyLanguageError, UnsupportedError
+from grammars.array_lowering import ArrayForm
+from grammars.assertions import FormatRules
+from grammars.charset import Encoder, ascii_json_text, json_text, utf8
+from grammars.derive import has_string
+from grammars.errors import EmptyLanguageError
 from grammars.expr import Expr
-from grammars.json_values import JsonValue, is_text, spellings
+from grammars.json_values import JsonValue, Number, is_text, number_spellings
 from grammars.number_lowering import lower_number
-from grammars.schema_reader import MAX_DEPTH, SchemaReader
+from grammars.object_lowering import ObjectForm
+from grammars.schema_reader import SchemaReader
 from grammars.shapes import (
-    ANYTHING,
     ArrayShape,
     BooleanShape,
+    GivenShape,
     NullShape,
     NumberShape,
     ObjectShape,
@@ -36,275 +37,285 @@ from grammars.shapes import (
     Shape,
     Shapes,
     StringShape,
-    ValueShape,
-    intersect,
+    place_of,
 )
 from grammars.string_lowering import Strings
+from grammars.survey import Form, Survey
 
-ANY_DEPTH = 6
-"""Levels of a value about which the schema says nothing; recursion proper comes with references."""
+WHITE = frozenset(b" \t\n\r")
 
 
-def lower_schema(
-    algebra: Algebra, document: JsonValue, *, whitespace: str, of_type: bool = False
-) -> Expr:
-    """The JSON texts of the values that `document` allows.
+@dataclass(frozen=True)
+class Style:
+    """How values are written; see `constraint.JsonSchema` for what each option means."""
 
-    `of_type`: it describes a Python type. When it allows nothing but strings, they are written as
-    they are, without quotes and escapes, and no format is taken for an annotation.
+    whitespace: str = "compact"
+    max_whitespace: int = 8
+    any_order: bool = False
+    extra_properties: bool | None = None
+    ascii_only: bool = False
+    ignore_formats: bool = False
+
+
+@dataclass(frozen=True)
+class SchemaSource:
+    """A schema document. `of_type`: it describes a Python type: when it allows nothing but strings
+    they are written as they are, without quotes and escapes; integers have no ".0"; no format is
+    taken for an annotation. `resources`: the documents that references may lead to, by URI.
+    """
+
+    document: JsonValue
+    of_type: bool = False
+    resources: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+def lower_schema(algebra: Algebra, source: SchemaSource, style: Style) -> Expr:
+    """The texts of the values that a schema allows.
+
     Raises GrammarError, UnsupportedError or EmptyLanguageError with the JSON pointer.
     """
-    lowering = _SchemaLowering(algebra, document, whitespace, of_type=of_type)
-    found = lowering.bare() if of_type else None
-    if found is None:
-        found = lowering.value(lowering.reader.root)
-    if found is algebra.empty:
-        pointer = lowering.blame.get(lowering.reader.root, "")
-        raise EmptyLanguageError(
-            f"no value satisfies the schema at {pointer or '/'}; loosen its keywords", pointer
-        )
-    return found
+    lowering = _SchemaLowering(algebra, source, style)
+    found = lowering.bare() if source.of_type else None
+    return lowering.document() if found is None else found
 
 
 class _SchemaLowering:
-    """Lowers operands, each once. `blame` says which place makes an operand unsatisfiable."""
+    """Lowers the operands of one document: the layout of `array_lowering`, `object_lowering`."""
 
-    def __init__(
-        self, algebra: Algebra, document: JsonValue, whitespace: str, *, of_type: bool
-    ) -> None:
+    def __init__(self, algebra: Algebra, source: SchemaSource, style: Style) -> None:
         self.algebra = algebra
-        self.whitespace = whitespace
-        gap = b"" if whitespace == "compact" else b" "
-        self.comma = algebra.literal(b"," + gap)
-        self.colon = b":" + gap
-        self.strings = Strings(algebra)
-        self.admission = Admission(self.strings, self.shapes)
+        self.any_order = style.any_order
+        self.extra_properties = style.extra_properties
+        self._of_type = source.of_type
+        gap: Expr = algebra.epsilon
+        if style.whitespace == "flexible":
+            white = algebra.byte_set(sum(1 << byte for byte in WHITE))
+            gap = algebra.repeat(white, 0, style.max_whitespace)
+        behind = algebra.literal(b" ") if style.whitespace == "single" else gap
+        self._gap = gap
+        self.comma = algebra.sequence([gap, algebra.literal(b","), behind])
+        self.colon = algebra.sequence([gap, algebra.literal(b":"), behind])
+        encode: Encoder = ascii_json_text if style.ascii_only else json_text
+        self._strings = Strings(algebra, encode)
+        self._names: dict[str, Expr] = {}
+        self._voids: dict[Shape, bool] = {}
+        self.admission = Admission(self._strings, self.shapes)
         self.reader = SchemaReader(
-            document,
+            source.document,
             budget=algebra.budget,
             admits=self.admission.admits,
-            excludes=self.excludes,
-            of_type=of_type,
+            is_void=self.is_void,
+            formats=FormatRules(source.of_type, style.ignore_formats),
+            resources=source.resources,
         )
-        self.blame: dict[Operand, str] = {}
-        self.lowered: dict[Operand, Expr] = {}
-        self.open: list[Operand] = []
-        self.by_depth: dict[int, Expr] = {}
+        self._survey = Survey(self._forms, algebra.budget)
+        self._values = _Values(self, self._survey)
 
-    def shapes(self, operand: Operand) -> tuple[Shape, ...]:
-        return self.reader.shapes(operand)
-
-    def value(self, operand: Operand) -> Expr:
-        """Any value that `operand` allows."""
-        if operand == ANYTHING:
-            return self.anything(ANY_DEPTH)
-        if operand not in self.lowered:
-            pointer = operand[-1].pointer
-            if operand in self.open:
-                raise UnsupportedError(
-                    f"the schema at {pointer or '/'} contains itself; recursion is not supported "
-                    "yet",
-                    pointer,
-                )
-            if len(self.open) >= MAX_DEPTH:
-                raise UnsupportedError(
-                    f"the schema is nested deeper than {MAX_DEPTH} levels at {pointer}; flatten it",
-                    pointer,
-                )
-            self.open.append(operand)
-            self.lowered[operand] = self.alternatives(operand)
-            self.open.pop()
-        return self.lowered[operand]
+    def document(self) -> Expr:
+        """The texts of the whole document."""
+        root = self.reader.root
+        self._survey.reach(root)
+        if not self._survey.forms(root):
+            pointer = self._survey.blame(root)
+            raise EmptyLanguageError(
+                f"no value satisfies the schema at {pointer or '/'}; loosen its keywords", pointer
+            )
+        return self.algebra.concat(self._gap, self.value(root))
 
     def bare(self) -> Expr | None:
         """The strings that the document allows, unquoted; None when it allows other values too."""
         shapes = self.shapes(self.reader.root)
-        if not _are_strings(shapes):
+        if not are_strings(shapes):
             return None
         strings = Strings(self.algebra, utf8)
-        values = [s.value for s in shapes if isinstance(s, ValueShape)]
-        given = [value.encode() for value in values if is_text(value)]
-        shaped = [strings.body(s) for s in shapes if isinstance(s, StringShape)]
-        return self.algebra.union([self.algebra.words(given), *shaped])
+        return self.algebra.union(
+            strings.body(s) if isinstance(s, StringShape) else strings.words(_texts(s))
+            for s in shapes
+        )
 
-    def alternatives(self, operand: Operand) -> Expr:
+    # -- the layout --------------------------------------------------------------------------
+
+    def shapes(self, operand: Operand) -> Shapes:
+        """The alternatives of an operand."""
+        return self.reader.shapes(operand)
+
+    def value(self, operand: Operand) -> Expr:
+        """Any value that an operand allows, which has one."""
+        return self._values.ref(operand)
+
+    def bracketed(self, opening: bytes, inside: Expr, closing: bytes) -> Expr:
+        """What stands between brackets."""
         algebra = self.algebra
-        shapes = self.shapes(operand)
-        values = [s.value for s in shapes if isinstance(s, ValueShape)]
-        texts = (text for value in values for text in spellings(value, self.whitespace))
-        options = [algebra.words(text.encode() for text in texts)]
-        for shape in shapes:
-            if not isinstance(shape, ValueShape):
-                made = self.shape(shape)
-                if made is algebra.empty and isinstance(shape, ObjectShape):
-                    self.blame.setdefault(operand, self.blame_of(shape))
-                options.append(made)
-        found = algebra.union(options)
-        if found is algebra.empty:
-            self.blame.setdefault(operand, operand[-1].pointer)
-        return found
+        parts = [algebra.literal(opening), self._gap, inside, self._gap, algebra.literal(closing)]
+        return algebra.sequence(parts)
 
-    def shape(self, shape: Shape) -> Expr:
-        """The texts of one shape."""
+    def name(self, name: str) -> Expr:
+        """A member's name and its colon."""
+        if name not in self._names:
+            quoted = self._quoted([name])
+            self._names[name] = self.algebra.concat(quoted, self.colon)
+        return self._names[name]
+
+    def names(self, shape: StringShape) -> Expr:
+        """The names of a shape; EMPTY when there is none."""
+        return self._strings.lower(shape)
+
+    def _quoted(self, texts: list[str]) -> Expr:
+        algebra = self.algebra
+        quote = algebra.literal(b'"')
+        return algebra.sequence([quote, self._strings.words(tuple(texts)), quote])
+
+    # -- forms -------------------------------------------------------------------------------
+
+    def _forms(self, operand: Operand) -> list[Form]:
+        """The alternatives of an operand, each with what it consists of."""
+        forms: list[Form] = []
+        for shape in self.shapes(operand):
+            if isinstance(shape, ArrayShape):
+                forms.append(ArrayForm(shape, self, self._survey.weigh))
+            elif isinstance(shape, ObjectShape):
+                forms.append(ObjectForm(shape, self, self._survey.weigh, place_of(operand)))
+            else:
+                forms.append(_ScalarForm(self, shape))
+        return forms
+
+    def scalar(self, shape: Shape) -> Expr:
+        """The texts of a value without parts; EMPTY when there is none."""
         algebra = self.algebra
         if isinstance(shape, NullShape):
             return algebra.literal(b"null")
         if isinstance(shape, BooleanShape):
-            return algebra.words([b"true", b"false"])
+            return algebra.words(b"true" if value else b"false" for value in shape.values)
         if isinstance(shape, NumberShape):
-            return lower_number(algebra, shape)
+            return lower_number(algebra, shape, point_zero=not self._of_type)
         if isinstance(shape, StringShape):
-            return self.strings.lower(shape)
-        if isinstance(shape, ArrayShape):
-            return self.array(shape)
-        assert isinstance(shape, ObjectShape), "values are lowered together"
-        return self.object(shape)
-
-    def anything(self, depth: int) -> Expr:
-        """Any JSON value with at most `depth` levels of containers."""
-        if depth not in self.by_depth:
-            algebra = self.algebra
-            scalars: list[Shape] = [NullShape(), BooleanShape(), NumberShape(), StringShape()]
-            options = [self.shape(shape) for shape in scalars]
-            inner = self.anything(depth - 1) if depth else algebra.empty
-            options.append(self.bracketed(b"[", self.listed(inner, 0, None), b"]"))
-            options.append(self.bracketed(b"{", self.map_members(inner), b"}"))
-            self.by_depth[depth] = algebra.union(options)
-        return self.by_depth[depth]
-
-    def excludes(self, left: Shape, right: Shape) -> bool:
-        """Whether it is certain that no value has both shapes, also with formats as annotations."""
-        left, right = _without_formats(left), _without_formats(right)
-        for value, other in ((left, right), (right, left)):
-            if isinstance(value, ValueShape):
-                return not self.admission.admits(value.value, other)
-        met = intersect(left, right)
-        return met is None or self.is_void(met)
+            return self._strings.lower(shape)
+        assert isinstance(shape, GivenShape), "arrays and objects have forms of their own"
+        numbers = [value for value in shape.values if isinstance(value, Number)]
+        texts = [value for value in shape.values if isinstance(value, str)]
+        written = (
+            text.encode()
+            for value in numbers
+            for text in number_spellings(value, point_zero=not self._of_type)
+        )
+        return algebra.union([algebra.words(written), self._quoted(texts)])
 
     def is_void(self, shape: Shape) -> bool:
-        """Whether no value has `shape`, also for a reader who takes formats for annotations."""
-        if isinstance(shape, ObjectShape):
-            operands = [shape.operand(name) for name in shape.required]
-            return any(
-                self.value(operand) is self.algebra.empty
-                and all(map(self.is_void, self.shapes(operand)))
-                for operand in operands
-            )
-        if isinstance(shape, ValueShape):
+        """Whether it is certain that no value has `shape`, without looking into recursion."""
+        if isinstance(shape, NullShape | BooleanShape | GivenShape):
             return False
-        return self.shape(_without_formats(shape)) is self.algebra.empty
+        if shape not in self._voids:
+            self._voids[shape] = False  # so it is while it is looked at
+            self._voids[shape] = self._is_void(shape)
+        return self._voids[shape]
 
-    # -- arrays ------------------------------------------------------------------------------
-
-    def bracketed(self, opening: bytes, inside: Expr, closing: bytes) -> Expr:
-        literal = self.algebra.literal
-        return self.algebra.sequence([literal(opening), inside, literal(closing)])
-
-    def listed(self, item: Expr, low: int, high: int | None) -> Expr:
-        """`low` to `high` items with commas between them."""
-        algebra = self.algebra
-        if high == 0:
-            return algebra.epsilon if low == 0 else algebra.empty
-        if high is not None and low > high:
-            return algebra.empty
-        more = algebra.repeat(
-            algebra.concat(self.comma, item), max(low - 1, 0), None if high is None else high - 1
-        )
-        some = algebra.concat(item, more)
-        return algebra.optional(some) if low == 0 else some
-
-    def array(self, shape: ArrayShape) -> Expr:
-        algebra, low, high = self.algebra, shape.min_items, shape.max_items
-        if high is not None and low > high:
-            return algebra.empty
-        size = len(shape.prefix) if high is None else min(len(shape.prefix), high)
-        needed = high is None or high > size
-        rest = self.value(shape.rest) if needed else algebra.empty
-        if size == 0:
-            return self.bracketed(b"[", self.listed(rest, low, high), b"]")
-        following = algebra.repeat(
-            algebra.concat(self.comma, rest),
-            max(low - size, 0),
-            None if high is None else high - size,
-        )
-        for index in range(size - 1, -1, -1):
-            item = self.value(shape.prefix[index])
-            if index:
-                item = algebra.concat(self.comma, item)
-            following = algebra.concat(item, following)
-            if index >= low:
-                following = algebra.optional(following)
-        return self.bracketed(b"[", following, b"]")
-
-    # -- objects -----------------------------------------------------------------------------
-
-    def name(self, name: str) -> Expr:
-        """A member's name and its colon."""
-        return self.algebra.words(t.encode() + self.colon for t in spellings(name, self.whitespace))
-
-    def map_members(self, value: Expr) -> Expr:
-        """Any number of members of any names."""
-        algebra = self.algebra
-        any_name = algebra.concat(self.strings.lower(StringShape()), algebra.literal(self.colon))
-        return self.listed(algebra.concat(any_name, value), 0, None)
-
-    def object(self, shape: ObjectShape) -> Expr:
-        declared = dict(shape.properties)
-        members = [*declared, *(name for name in shape.required if name not in declared)]
-        if not members:
-            return self.bracketed(b"{", self.map_members(self.value(shape.others)), b"}")
-        for name in shape.required:
-            if self.value(shape.operand(name)) is self.algebra.empty:
-                return self.algebra.empty
-        pairs = [
-            (self.algebra.concat(self.name(name), self.value(shape.operand(name))), name)
-            for name in members
-        ]
-        required = set(shape.required)
-        return self.bracketed(
-            b"{", self.members([(pair, name in required) for pair, name in pairs]), b"}"
-        )
-
-    def members(self, pairs: list[tuple[Expr, bool]]) -> Expr:
-        """Members in their order, with commas right for every subset; linear in their number.
-
-        `following` is what may come after a member (each with its comma in front); `first` collects
-        the ways to begin, one for each member before which all others are optional.
-        """
-        algebra = self.algebra
-        following: Expr = algebra.epsilon
-        first: list[Expr] = [algebra.epsilon]
-        for pair, is_required in reversed(pairs):
-            begun = algebra.concat(pair, following)
-            first = [begun] if is_required else [*first, begun]
-            part = algebra.concat(self.comma, pair)
-            following = algebra.concat(part if is_required else algebra.optional(part), following)
-        return algebra.union(first)
-
-    def blame_of(self, shape: ObjectShape) -> str:
-        """The place of the required member that cannot be."""
-        for name in shape.required:
-            operand = shape.operand(name)
-            if operand and self.lowered.get(operand) is self.algebra.empty:
-                return self.blame.get(operand, operand[-1].pointer)
-        raise AssertionError("an object is empty only through a required member")
+    def _is_void(self, shape: Shape) -> bool:
+        if isinstance(shape, ArrayShape):
+            needed = [shape.operand(i) for i in range(min(shape.min_items, len(shape.prefix) + 1))]
+            return any(all(map(self.is_void, self.shapes(operand))) for operand in needed)
+        if isinstance(shape, ObjectShape):
+            given = dict(shape.properties)
+            if shape.max_members is not None and len(shape.required) > shape.max_members:
+                return True
+            return any(
+                name in given and all(map(self.is_void, self.shapes(given[name])))
+                for name in shape.required
+            )
+        return self.scalar(shape) is self.algebra.empty
 
 
-def _without_formats(shape: Shape) -> Shape:
-    """The shape for a reader who takes formats for annotations."""
-    return replace(shape, formats=()) if isinstance(shape, StringShape) else shape
+class _ScalarForm:
+    """Values without parts."""
+
+    def __init__(self, lowering: _SchemaLowering, shape: Shape) -> None:
+        self._lowering = lowering
+        self._shape = shape
+        self._size = _size(shape)
+        if isinstance(shape, NumberShape | StringShape) and shape not in _SURE:
+            lowered = lowering.scalar(shape)
+            if not has_string(lowering.algebra, lowered):
+                self._size = float("inf")
+        elif isinstance(shape, GivenShape) and not any(map(_is_writable, shape.values)):
+            self._size = float("inf")
+
+    def children(self) -> Iterator[Operand]:
+        return iter(())
+
+    def blame(self) -> Iterator[Operand]:
+        return iter(())
+
+    def weight(self) -> float:
+        return self._size
+
+    def lower(self) -> Expr:
+        return self._lowering.scalar(self._shape)
 
 
-def _are_strings(shapes: Shapes) -> bool:
+class _Values:
+    """The texts of operands, each made when a text comes to it."""
+
+    def __init__(self, lowering: _SchemaLowering, survey: Survey) -> None:
+        self._lowering = lowering
+        self._survey = survey
+        self._whole: dict[Operand, Expr] = {}
+        self._least: dict[Operand, Expr] = {}
+
+    def ref(self, operand: Operand) -> Expr:
+        """The values of an operand that has any."""
+        return self._lowering.algebra.ref(self, operand)
+
+    def unfold(self, key: Hashable) -> Expr:
+        operand = _operand(key)
+        if operand not in self._whole:
+            forms = self._survey.forms(operand)
+            assert forms, "only operands that have a value are written"
+            self._whole[operand] = self._lowering.algebra.union(form.lower() for form in forms)
+        return self._whole[operand]
+
+    def least(self, key: Hashable) -> Expr:
+        operand = _operand(key)
+        if operand not in self._least:
+            self._least[operand] = self._survey.least(operand).lower()
+        return self._least[operand]
+
+
+def _operand(key: Hashable) -> Operand:
+    assert isinstance(key, tuple), "a key is an operand"
+    return key
+
+
+_SURE = (NumberShape(), NumberShape(integer=True), StringShape())
+
+
+def _size(shape: Shape) -> float:
+    """About the bytes of the shortest value."""
+    if isinstance(shape, StringShape):
+        return 2 + shape.min_length
+    if isinstance(shape, GivenShape):
+        return min(len(str(value)) for value in shape.values)
+    return 4 if isinstance(shape, NullShape | BooleanShape) else 1
+
+
+def _is_writable(value: str | Number) -> bool:
+    return not isinstance(value, str) or is_text(value)
+
+
+def _texts(shape: Shape) -> tuple[str, ...]:
+    """The given strings of a shape."""
+    assert isinstance(shape, GivenShape), "a shape of nothing but strings"
+    return tuple(value for value in shape.values if isinstance(value, str))
+
+
+def are_strings(shapes: Shapes) -> bool:
     """Whether every alternative is a string, and there is one."""
     return bool(shapes) and all(
         isinstance(shape, StringShape)
-        or (isinstance(shape, ValueShape) and isinstance(shape.value, str))
+        or (isinstance(shape, GivenShape) and all(isinstance(v, str) for v in shape.values))
         for shape in shapes
     )
 
 
 def only_strings(document: JsonValue) -> bool:
     """Whether the document of a type allows nothing but strings, which are then written bare."""
-    lowering = _SchemaLowering(Algebra(), document, "compact", of_type=True)
-    return _are_strings(lowering.shapes(lowering.reader.root))
+    lowering = _SchemaLowering(Algebra(), SchemaSource(document, of_type=True), Style())
+    return are_strings(lowering.shapes(lowering.reader.root))

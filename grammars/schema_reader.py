@@ -1,78 +1,70 @@
-"""From a JSON Schema to shapes. Owns the keywords: which are enforced, ignored, refused.
+"""From a JSON Schema to shapes. Owns the keywords that combine schemas: references, allOf, anyOf,
+oneOf, not, if, dependentSchemas, unevaluatedProperties, unevaluatedItems; const and enum.
 
-* enforced: type, enum, const, $ref (within the document, without recursion), allOf, anyOf, oneOf
-  (where its branches exclude each other provably), minimum, maximum, exclusiveMinimum,
-  exclusiveMaximum, minLength, maxLength, pattern, format (see `formats`), items, prefixItems,
-  minItems, maxItems, properties, required, additionalProperties;
-* ignored, since they say nothing about validity: annotations, and what no draft knows;
-* refused with their JSON pointer: all other keywords of the drafts. None is dropped.
-
+A schema is read as the alternatives that it allows, and its negation as those that it does not.
+What holds together is met pair by pair, so alternatives may multiply: the budget bounds that.
 It must not know how a shape is written as text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from urllib.parse import unquote
+from dataclasses import replace
+from itertools import combinations
 
+from grammars import keywords
+from grammars.assertions import Assertion, Assertions, FormatRules, without
 from grammars.budget import Budget
 from grammars.errors import GrammarError, UnsupportedError
-from grammars.formats import FORMATS, STANDARD_FORMATS, TYPE_ANNOTATIONS, TYPE_FORMATS
-from grammars.json_values import JsonValue, Number, dump, same
+from grammars.given_values import given, other_than
+from grammars.json_values import JsonValue
+from grammars.keywords import malformed, unsupported
+from grammars.schema_document import Place, SchemaDocument, escape
+from grammars.shape_algebra import intersect
 from grammars.shapes import (
     ANYTHING,
+    EVERY_NAME,
     EVERY_TYPE,
+    EVERYTHING,
     ArrayShape,
+    BooleanShape,
+    Contains,
+    Either,
+    GivenShape,
+    ItemsSeen,
+    Names,
+    NullShape,
     NumberShape,
     ObjectShape,
     Operand,
+    Rule,
     Shape,
     Shapes,
     Spot,
     StringShape,
-    ValueShape,
-    intersect,
+    both,
+    negations,
 )
 
-MAX_DEPTH = 48
-"""Schemas inside schemas (references followed): each level costs Python stack."""
+MAX_DEPTH = 96
+"""Schemas that hold for one value, inside of each other: each level costs Python stack."""
 
-_ENFORCED = """
-type enum const $ref allOf anyOf oneOf minimum maximum exclusiveMinimum exclusiveMaximum minLength
-maxLength pattern format items prefixItems minItems maxItems properties required
-additionalProperties
-"""
-_REFUSED = """
-not if then else dependentSchemas dependentRequired dependencies contains minContains maxContains
-uniqueItems multipleOf patternProperties propertyNames minProperties maxProperties unevaluatedItems
-unevaluatedProperties additionalItems $dynamicRef $recursiveRef $vocabulary divisibleBy disallow
-extends nullable
-"""
 PAIRS_PER_STEP = 16
 """Pairs of shapes that are met in about the time of making one expression."""
 
-REFUSED = frozenset(_REFUSED.split())
-READ = REFUSED | set(_ENFORCED.split()) | {"$id", "$schema"}
-"""A schema with none of these asks for nothing."""
+MAX_SEEN_TOGETHER = 6
+"""Alternatives of one `anyOf` beside `unevaluated...`: which of them hold together matters there,
+and they do so in two to the power of their number ways."""
 
-HARMLESS: dict[str, JsonValue] = {
-    "uniqueItems": False,
-    "minProperties": 0,
-    "nullable": False,
-    "patternProperties": {},
-    "dependentRequired": {},
-    "dependentSchemas": {},
-    "dependencies": {},
-}
-"""Values with which a refused keyword asks for nothing."""
+Schema = dict[str, JsonValue]
 
 
 class SchemaReader:
-    """Reads the schemas of one document. `admits(value, shape)` decides which values stay.
+    """Reads the schemas of one document.
 
-    `of_type`: the document describes a Python type, whose parser asks for what its formats say;
-    otherwise a format that the standard does not know is an annotation.
+    `admits(value, shape)` decides which given values stay, `is_void(shape)` whether it is certain
+    that no value has a shape.
     """
 
     def __init__(
@@ -81,304 +73,507 @@ class SchemaReader:
         *,
         budget: Budget,
         admits: Callable[[JsonValue, Shape], bool],
-        excludes: Callable[[Shape, Shape], bool],
-        of_type: bool = False,
+        is_void: Callable[[Shape], bool],
+        formats: FormatRules,
+        resources: Mapping[str, JsonValue],
     ) -> None:
-        self._document = document
+        self._document = SchemaDocument(document, resources)
+        self._dialect_uri = document.get("$schema") if isinstance(document, dict) else None
         self._budget = budget
         self._admits = admits
-        self._excludes = excludes
-        self._formats = TYPE_FORMATS if of_type else FORMATS
-        self._of_type = of_type
-        self._read: dict[Operand, Shapes] = {}
-        self._open: list[str] = []
-        self._root = self.operand(document, "")
+        self._is_void = is_void
+        self._formats = formats
+        self._read: dict[tuple[Spot, bool], Shapes] = {}
+        self._met: dict[Operand, Shapes] = {}
+        self._open: list[tuple[Spot, bool]] = []
+        top = self._document.root
+        self.root: Operand = self._operand_at(top, self._document.enter(top.base, ()))
 
-    @property
-    def root(self) -> Operand:
-        """The whole document."""
-        return self._root
-
-    def operand(self, schema: JsonValue, pointer: str) -> Operand:
-        """The operand of one schema; ANYTHING when it asks for nothing."""
-        if schema is True:
-            return ANYTHING
-        if not isinstance(schema, dict) and schema is not False:
-            raise GrammarError(
-                f"the schema at {pointer or '/'} is {schema!r:.60}; a schema is an object or a "
-                "bool",
-                pointer,
-            )
-        asks = schema is False or not READ.isdisjoint(schema)
-        return (Spot(pointer, schema),) if asks else ANYTHING
+    # -- what the rest of the package asks ---------------------------------------------------
 
     def shapes(self, operand: Operand) -> Shapes:
         """The alternatives that `operand` allows; () when it allows nothing."""
-        if operand not in self._read:
-            found: Shapes = tuple(s for name, s in EVERY_TYPE.items() if name != "integer")
-            for spot in operand:
-                found = self.meet(found, self._spot(spot))
-            self._read[operand] = found
-        return self._read[operand]
+        if operand not in self._met:
+            found = EVERYTHING
+            for term in operand:
+                found = self.meet(found, self._term(term))
+            self._met[operand] = found
+        return self._met[operand]
 
     def meet(self, left: Shapes, right: Shapes) -> Shapes:
         """The alternatives of both: every pair that has something in common."""
+        if left is EVERYTHING or right is EVERYTHING:
+            return right if left is EVERYTHING else left
         self._budget.spend(1 + len(left) * len(right) // PAIRS_PER_STEP)
         found = dict.fromkeys(self._meet_one(a, b) for a in left for b in right)
         found.pop(None, None)
         return tuple(shape for shape in found if shape is not None)
 
     def _meet_one(self, left: Shape, right: Shape) -> Shape | None:
-        if isinstance(left, ValueShape):
-            return left if self._admits(left.value, right) else None
-        if isinstance(right, ValueShape):
-            return right if self._admits(right.value, left) else None
+        if isinstance(left, GivenShape):
+            return self._those(left, right)
+        if isinstance(right, GivenShape):
+            return self._those(right, left)
         return intersect(left, right)
 
-    # -- one schema --------------------------------------------------------------------------
+    def _those(self, given: GivenShape, shape: Shape) -> GivenShape | None:
+        """The given values that have a shape."""
+        if shape in (EVERY_TYPE["string"], EVERY_TYPE["number"]):
+            kind = str if isinstance(shape, StringShape) else NumberShape
+            if all(isinstance(v, str) == (kind is str) for v in given.values):
+                return given
+        kept = tuple(value for value in given.values if self._admits(value, shape))
+        return GivenShape(kept) if kept else None
 
-    def _spot(self, spot: Spot) -> Shapes:
-        """The alternatives of one schema, its keywords met one after another."""
-        schema, at = spot.schema, spot.pointer
-        if schema is False:
-            return ()
-        if schema is True:
-            return self.shapes(ANYTHING)
-        with self._inside(at):
-            self._refuse_unsupported(schema, at)
-            found = self._typed(schema, at)
-            if "const" in schema:
-                found = self.meet(found, self._values([schema["const"]]))
-            if "enum" in schema:
-                found = self.meet(found, self._enum(schema["enum"], f"{at}/enum"))
-            if "$ref" in schema:
-                found = self.meet(found, self._reference(schema["$ref"], f"{at}/$ref"))
-            if "allOf" in schema:
-                branches = self._branches(schema["allOf"], f"{at}/allOf")
-                found = self.meet(found, self._all_of(branches))
-            if "anyOf" in schema:
-                branches = self._branches(schema["anyOf"], f"{at}/anyOf")
-                found = self.meet(found, self._any_of(branches))
-            if "oneOf" in schema:
-                branches = self._branches(schema["oneOf"], f"{at}/oneOf")
-                found = self.meet(found, self._one_of(branches, f"{at}/oneOf"))
-        return found
+    # -- terms -------------------------------------------------------------------------------
+
+    def _term(self, term: Spot | Either) -> Shapes:
+        if isinstance(term, Either):
+            return _all(self.shapes(operand) for operand in term.operands)
+        return self._spot(term)
+
+    def _spot(self, spot: Spot, *, track: bool = False) -> Shapes:
+        """The alternatives of one schema; `track`: with what they evaluate."""
+        key = (spot, track)
+        if key not in self._read:
+            schema = spot.schema
+            if isinstance(schema, bool):
+                return EVERYTHING if schema != spot.negated else ()
+            with self._inside(key):
+                keywords.refuse_unsupported(schema, spot.place, self._dialect_uri)
+                read = self._refuted(spot) if spot.negated else self._asked(spot, track)
+            self._read[key] = read
+        return self._read[key]
 
     @contextmanager
-    def _inside(self, pointer: str) -> Iterator[None]:
+    def _inside(self, key: tuple[Spot, bool]) -> Iterator[None]:
         """Guards against a schema that is defined by nothing but itself, and against depth."""
-        if pointer in self._open:
+        at = key[0].place or "/"
+        if key in self._open:
             raise GrammarError(
-                f"the schema at {pointer or '/'} refers only to itself; give it a definition",
-                pointer,
+                f"the schema at {at} refers only to itself; give it a definition", key[0].place
             )
         if len(self._open) >= MAX_DEPTH:
             raise UnsupportedError(
-                f"the schema is nested deeper than {MAX_DEPTH} levels at {pointer}; flatten it",
-                pointer,
+                f"the schema is nested deeper than {MAX_DEPTH} levels at {at}; flatten it",
+                key[0].place,
             )
-        self._open.append(pointer)
+        self._open.append(key)
         try:
             yield
         finally:
             self._open.pop()
 
-    def _refuse_unsupported(self, schema: dict[str, JsonValue], at: str) -> None:
-        for keyword, value in schema.items():
-            asks = keyword not in HARMLESS or not same(value, HARMLESS[keyword])
-            if keyword in REFUSED and asks:
-                raise self._unsupported(f"{keyword!r}", f"{at}/{keyword}")
-        if "$id" in schema and at:
-            raise self._unsupported("'$id' inside a schema", f"{at}/$id")
-        version = schema.get("$schema", "draft/2020-12")
-        if "draft-03" in str(version) or "draft-04" in str(version):
-            raise self._unsupported(f"the draft {version!r}", f"{at}/$schema")
+    def _operand_at(self, place: Place, scope: tuple[str, ...]) -> Operand:
+        schema = place.schema
+        if schema is True:
+            return ANYTHING
+        if not isinstance(schema, dict) and schema is not False:
+            raise malformed(schema, place.place, "a schema: an object or a bool")
+        asks = schema is False or not keywords.READ.isdisjoint(schema)
+        return (Spot(place.place, schema, place.base, scope),) if asks else ANYTHING
 
-    def _unsupported(self, what: str, pointer: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"the schema has {what} at {pointer}, which is not supported yet; "
-            "write the schema without it",
-            pointer,
+    def _operand(self, spot: Spot, schema: JsonValue, at: str) -> Operand:
+        """The operand of a schema inside of the one at `spot`; ANYTHING when it asks nothing."""
+        base = self._document.base_inside(schema, spot.base)
+        return self._operand_at(Place(schema, at, base), self._document.enter(base, spot.scope))
+
+    def _asked_of(self, operand: Operand, track: bool) -> Shapes:
+        """The alternatives of an operand that holds for the very value that is read."""
+        found = EVERYTHING
+        for term in operand:
+            read = self._spot(term, track=track) if isinstance(term, Spot) else self._term(term)
+            found = self.meet(found, read)
+        return found
+
+    def _refuted_of(self, operand: Operand) -> Shapes:
+        return _all(self._asked_of(option, track=False) for option in negations(operand))
+
+    # -- one schema --------------------------------------------------------------------------
+
+    def _parts(self, spot: Spot) -> dict[str, list[Assertion]]:
+        """The assertions of one schema, by the type that they hold for."""
+        found = Assertions(
+            spot.schema,
+            spot.place,
+            operand=lambda schema, at: self._operand(spot, schema, at),
+            dialect=self._document.dialect,
+            formats=self._formats,
         )
+        return {
+            "number": list(found.numbers()),
+            "string": list(found.strings()),
+            "array": list(found.arrays()),
+            "object": list(found.objects()),
+        }
 
-    def _malformed(self, value: JsonValue, pointer: str, allowed: str) -> GrammarError:
-        return GrammarError(
-            f"the schema has {value!r:.60} at {pointer}; it must be {allowed}", pointer
-        )
+    def _asked(self, spot: Spot, track: bool) -> Shapes:
+        """What the schema allows: its keywords, met one after another."""
+        schema = spot.schema
+        if self._document.dialect.lone_refs and "$ref" in schema:
+            return self._asked_of(self._reference(spot, "$ref"), track)
+        follow = track or "unevaluatedItems" in schema or "unevaluatedProperties" in schema
+        found = self._without_closing(spot, track=follow)
+        if "unevaluatedProperties" in schema:
+            found = self._close_members(spot, found, track=track)
+        if "unevaluatedItems" in schema:
+            found = self._close_items(spot, found, track=track)
+        return found if track else tuple(dict.fromkeys(map(_without_seen, found)))
 
-    # -- keywords that hold for one type -----------------------------------------------------
+    def _without_closing(self, spot: Spot, *, track: bool) -> Shapes:
+        """What all keywords but `unevaluated...` allow."""
+        found = self._typed(spot, track=track)
+        for alternatives in self._combined(spot, track):
+            found = self.meet(found, alternatives)
+        return found
 
-    def _typed(self, schema: dict[str, JsonValue], at: str) -> Shapes:
-        names = schema.get("type", [n for n in EVERY_TYPE if n != "integer"])
+    def _typed(self, spot: Spot, *, track: bool) -> Shapes:
+        """`type`, and the assertions."""
+        parts = self._parts(spot)
+        found = []
+        for shape in self._types(spot):
+            name = _type_name(shape)
+            met: Shape | None = shape
+            for assertion in parts.get(name, ()):
+                met = met and intersect(met, assertion.asked)
+                if track and assertion.seen is not None:
+                    met = met and intersect(met, assertion.seen)
+            if met:
+                found.append(met)
+        same = len(found) == len(EVERYTHING) and tuple(found) == EVERYTHING
+        return EVERYTHING if same else tuple(found)
+
+    def _types(self, spot: Spot) -> list[Shape]:
+        """The shapes of the types that `type` allows."""
+        schema, at = spot.schema, f"{spot.place}/type"
+        if "type" not in schema:
+            return list(EVERYTHING)
+        names = schema["type"]
         names = [names] if isinstance(names, str) else names
-        if not isinstance(names, list) or not all(
-            isinstance(n, str) and n in EVERY_TYPE for n in names
-        ):
-            raise self._malformed(
-                schema["type"], f"{at}/type", f"one or a list of {sorted(EVERY_TYPE)}"
-            )
+        known = [*EVERY_TYPE, "integer"]
+        if not isinstance(names, list) or not all(name in known for name in names):
+            raise malformed(schema["type"], at, f"one or a list of {sorted(known)}")
         if "number" in names:
             names = [name for name in names if name != "integer"]
-        readers: dict[str, Callable[[dict[str, JsonValue], str], Shape]] = {
-            "number": self._number,
-            "integer": self._number,
-            "string": self._string,
-            "array": self._array,
-            "object": self._object,
-        }
-        read_once = {name: read(schema, at) for name, read in readers.items()}
-        return tuple(
-            dict.fromkeys(
-                shape
-                for name in names
-                if (shape := intersect(EVERY_TYPE[name], read_once.get(name, EVERY_TYPE[name])))
-            )
-        )
+        integers = NumberShape(integer=True)
+        return [EVERY_TYPE.get(name, integers) for name in dict.fromkeys(names)]
 
-    def _number(self, schema: dict[str, JsonValue], at: str) -> NumberShape:
-        found = NumberShape()
-        for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
-            if keyword not in schema:
-                continue
-            bound = schema[keyword]
-            if isinstance(bound, bool) or not isinstance(bound, Number):
-                raise self._malformed(bound, f"{at}/{keyword}", "a number")
-            is_open = keyword.startswith("exclusive")
-            if keyword.lower().endswith("minimum"):
-                more = NumberShape(low=bound, low_open=is_open)
-            else:
-                more = NumberShape(high=bound, high_open=is_open)
-            met = intersect(found, more)
-            assert isinstance(met, NumberShape), "two number shapes meet in one"
-            found = met
-        return found
+    def _other_types(self, spot: Spot) -> list[Shape]:
+        """The shapes of the types that `type` does not allow."""
+        allowed = self._types(spot)
+        names = {_type_name(shape) for shape in allowed}
+        others = [shape for name, shape in EVERY_TYPE.items() if name not in names]
+        if NumberShape(integer=True) in allowed:
+            others.append(NumberShape(fractional=True))
+        return others
 
-    def _string(self, schema: dict[str, JsonValue], at: str) -> StringShape:
-        patterns: tuple[tuple[str, str], ...] = ()
-        formats: tuple[str, ...] = ()
-        if "pattern" in schema:
-            if not isinstance(schema["pattern"], str):
-                raise self._malformed(schema["pattern"], f"{at}/pattern", "a string")
-            patterns = ((schema["pattern"], f"{at}/pattern"),)
-        if "format" in schema:
-            name = schema["format"]
-            if not isinstance(name, str):
-                raise self._malformed(name, f"{at}/format", "a string")
-            if name in self._formats:
-                formats = (name,)
-            elif name in STANDARD_FORMATS or (self._of_type and name not in TYPE_ANNOTATIONS):
-                raise self._unsupported(f"the format {name!r}", f"{at}/format")
-        return StringShape(
-            self._count(schema, "minLength", at) or 0,
-            self._count(schema, "maxLength", at),
-            patterns,
-            formats,
-        )
+    def _refuted(self, spot: Spot) -> Shapes:
+        """What the schema does not allow: the alternatives that refute any of its keywords."""
+        schema = spot.schema
+        if self._document.dialect.lone_refs and "$ref" in schema:
+            return self._refuted_of(self._reference(spot, "$ref"))
+        found: list[Shape] = self._other_types(spot)
+        parts = self._parts(spot)
+        for shape in self._types(spot):
+            for assertion in parts.get(_type_name(shape), ()):
+                met = (intersect(shape, refuted) for refuted in assertion.refuted())
+                found += [other for other in met if other]
+        for alternatives in self._uncombined(spot):
+            found += alternatives
+        for keyword in ("unevaluatedItems", "unevaluatedProperties"):
+            if keyword in schema:
+                found += self._unclosed(spot, keyword)
+        return tuple(dict.fromkeys(found))
 
-    def _array(self, schema: dict[str, JsonValue], at: str) -> ArrayShape:
-        prefix: tuple[Operand, ...] = ()
-        if "prefixItems" in schema:
-            prefix = tuple(self._branches(schema["prefixItems"], f"{at}/prefixItems"))
-        items = schema.get("items", True)
-        if isinstance(items, list):
-            raise self._unsupported("'items' as an array (of an older draft)", f"{at}/items")
-        return ArrayShape(
-            prefix,
-            self.operand(items, f"{at}/items"),
-            self._count(schema, "minItems", at) or 0,
-            self._count(schema, "maxItems", at),
-        )
+    # -- keywords that combine schemas -------------------------------------------------------
 
-    def _object(self, schema: dict[str, JsonValue], at: str) -> ObjectShape:
-        properties = schema.get("properties", {})
-        if not isinstance(properties, dict):
-            raise self._malformed(properties, f"{at}/properties", "an object of schemas")
-        required = schema.get("required", [])
-        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-            raise self._malformed(required, f"{at}/required", "a list of names")
-        return ObjectShape(
-            tuple(
-                (name, self.operand(member, f"{at}/properties/{_escape(name)}"))
-                for name, member in properties.items()
-            ),
-            tuple(required),
-            self.operand(schema.get("additionalProperties", True), f"{at}/additionalProperties"),
-        )
+    def _combined(self, spot: Spot, track: bool) -> Iterator[Shapes]:
+        """What each of these keywords allows."""
+        schema, at = spot.schema, spot.place
+        values = self._values(spot)
+        if values is not None:
+            yield given(values, f"{at}/enum")
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if keyword in schema:
+                yield self._asked_of(self._reference(spot, keyword), track)
+        for branch in self._branches(spot, "allOf"):
+            yield self._asked_of(branch, track)
+        if "anyOf" in schema:
+            yield self._any_of(self._branches(spot, "anyOf"), f"{at}/anyOf", track)
+        if "oneOf" in schema:
+            yield self._one_of(self._branches(spot, "oneOf"), track)
+        if "not" in schema:
+            yield self._refuted_of(self._operand(spot, schema["not"], f"{at}/not"))
+        yield from self._conditional(spot, track)
+        for name, operand in self._dependent(spot):
+            there = (ObjectShape(required=(name,)),)
+            others = (*(s for s in EVERYTHING if not isinstance(s, ObjectShape)), without(name))
+            yield (*others, *self.meet(there, self._asked_of(operand, track)))
 
-    def _count(self, schema: dict[str, JsonValue], keyword: str, at: str) -> int | None:
-        """A keyword's value as a count; JSON Schema allows to write 2 as 2.0."""
-        value = schema.get(keyword)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, Number) or value < 0 or value % 1:
-            raise self._malformed(value, f"{at}/{keyword}", "a count of 0 or more")
-        return int(value)
+    def _uncombined(self, spot: Spot) -> Iterator[Shapes]:
+        """What refutes each of these keywords."""
+        schema, at = spot.schema, spot.place
+        values = self._values(spot)
+        if values is not None:
+            yield other_than(values, f"{at}/enum", self.meet)
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if keyword in schema:
+                yield self._refuted_of(self._reference(spot, keyword))
+        for branch in self._branches(spot, "allOf"):
+            yield self._refuted_of(branch)
+        if "anyOf" in schema:
+            yield self._none_of(self._branches(spot, "anyOf"))
+        if "oneOf" in schema:
+            branches = self._branches(spot, "oneOf")
+            yield self._none_of(branches)
+            for left, right in combinations(branches, 2):
+                yield self._asked_of(both(left, right), track=False)
+        if "not" in schema:
+            yield self._asked_of(self._operand(spot, schema["not"], f"{at}/not"), track=False)
+        if "if" in schema:
+            yield from self._unconditional(spot)
+        for name, operand in self._dependent(spot):
+            yield self.meet((ObjectShape(required=(name,)),), self._refuted_of(operand))
 
-    # -- keywords that hold for any type -----------------------------------------------------
+    def _values(self, spot: Spot) -> list[JsonValue] | None:
+        """The values of `const` and `enum`, where either is there."""
+        schema, at = spot.schema, spot.place
+        if "enum" not in schema:
+            return [schema["const"]] if "const" in schema else None
+        if not isinstance(schema["enum"], list):
+            raise malformed(schema["enum"], f"{at}/enum", "a list of values")
+        if "const" not in schema:
+            return list(schema["enum"])
+        constant = Spot(f"{at}/const=", {"const": schema["const"]}, spot.base)
+        shapes = self._spot(constant)
+        return [v for v in schema["enum"] if any(self._admits(v, shape) for shape in shapes)]
 
-    def _values(self, values: list[JsonValue]) -> Shapes:
-        made = [ValueShape(dump(value, "compact", ascii_only=False), value) for value in values]
-        return tuple(dict.fromkeys(made))
-
-    def _enum(self, values: JsonValue, at: str) -> Shapes:
-        if not isinstance(values, list):
-            raise self._malformed(values, at, "a list of values")
-        return self._values(values)
-
-    def _reference(self, target: JsonValue, at: str) -> Shapes:
-        if not isinstance(target, str):
-            raise self._malformed(target, at, "a reference such as '#/$defs/name'")
-        if target != "#" and not target.startswith("#/"):
-            raise self._unsupported(f"the reference {target!r} out of this document", at)
-        schema, pointer = self._document, unquote(target[1:])
-        for part in pointer.split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(schema, dict) and name in schema:
-                schema = schema[name]
-            elif isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
-                schema = schema[int(name)]
-            else:
+    def _reference(self, spot: Spot, keyword: str) -> Operand:
+        """Where a reference leads; a chain of nothing but references is followed to its end."""
+        seen = {spot.place}
+        here = spot
+        while True:
+            target = self._target(here, keyword)
+            operand = self._operand_at(target, self._document.enter(target.base, here.scope))
+            if not operand:
+                return operand
+            term = operand[0]
+            assert isinstance(term, Spot), "a place has a spot"
+            schema = term.schema
+            is_link = isinstance(schema, dict) and keywords.READ & schema.keys() == {"$ref"}
+            if not is_link:
+                return operand
+            if term.place in seen:
                 raise GrammarError(
-                    f"the schema has {target!r} at {at}, but nothing is at {name!r} there; "
-                    "give the pointer of a schema in the document",
-                    at,
+                    f"the schema at {term.place or '/'} refers only to itself; give it a "
+                    "definition",
+                    term.place,
                 )
-        with self._inside(at):
-            return self._follow(self.operand(schema, pointer))
+            seen.add(term.place)
+            self._budget.spend()
+            here, keyword = term, "$ref"
 
-    def _follow(self, operand: Operand) -> Shapes:
-        """The shapes of an operand read inside another schema's reading."""
-        for spot in operand:
-            if spot.pointer in self._open:
-                with self._inside(spot.pointer):
-                    pass  # raises
-        return self.shapes(operand)
+    def _target(self, spot: Spot, keyword: str) -> Place:
+        at = f"{spot.place}/{keyword}"
+        target = spot.schema[keyword]
+        if not isinstance(target, str):
+            raise malformed(target, at, "a reference such as '#/$defs/name'")
+        if keyword == "$dynamicRef":
+            return self._document.resolve_dynamic(target, spot.base, spot.scope, at)
+        if keyword == "$recursiveRef":
+            return self._document.resolve_recursive(target, spot.base, spot.scope, at)
+        return self._document.resolve(target, spot.base, at)
 
-    def _branches(self, branches: JsonValue, at: str) -> list[Operand]:
+    def _branches(self, spot: Spot, keyword: str) -> list[Operand]:
+        if keyword not in spot.schema:
+            return []
+        branches, at = spot.schema[keyword], f"{spot.place}/{keyword}"
         if not isinstance(branches, list) or not branches:
-            raise self._malformed(branches, at, "a list of at least one schema")
-        return [self.operand(branch, f"{at}/{index}") for index, branch in enumerate(branches)]
+            raise malformed(branches, at, "a list of at least one schema")
+        return [self._operand(spot, branch, f"{at}/{i}") for i, branch in enumerate(branches)]
 
-    def _all_of(self, branches: list[Operand]) -> Shapes:
-        found = self.shapes(ANYTHING)
+    def _dependent(self, spot: Spot) -> Iterator[tuple[str, Operand]]:
+        """Names, and the schemas that hold where they are there."""
+        for keyword in ("dependentSchemas", "dependencies"):
+            at = f"{spot.place}/{keyword}"
+            found = keywords.schemas_by_name(spot.schema, keyword, spot.place)
+            for name, schema in found.items():
+                if keyword == "dependentSchemas" or not isinstance(schema, list):
+                    yield name, self._operand(spot, schema, f"{at}/{escape(name)}")
+
+    def _any_of(self, branches: list[Operand], at: str, track: bool) -> Shapes:
+        read = [self._asked_of(branch, track) for branch in branches]
+        if not track or not any(_evaluates(shape) for shapes in read for shape in shapes):
+            return _all(read)
+        if len(read) > MAX_SEEN_TOGETHER:
+            raise unsupported(
+                f"more than {MAX_SEEN_TOGETHER} alternatives beside 'unevaluated...'", at
+            )
+        together: list[Shapes] = []
+        for size in range(1, len(read) + 1):
+            for chosen in combinations(read, size):
+                met = EVERYTHING
+                for shapes in chosen:
+                    met = self.meet(met, shapes)
+                together.append(met)
+        return _all(together)
+
+    def _none_of(self, branches: list[Operand]) -> Shapes:
+        found = EVERYTHING
         for branch in branches:
-            found = self.meet(found, self._follow(branch))
+            found = self.meet(found, self._refuted_of(branch))
         return found
 
-    def _any_of(self, branches: list[Operand]) -> Shapes:
-        return tuple(dict.fromkeys(shape for b in branches for shape in self._follow(b)))
+    def _one_of(self, branches: list[Operand], track: bool) -> Shapes:
+        """Exactly one branch: each without those others that may hold beside it."""
+        read = [self._asked_of(branch, track) for branch in branches]
+        found: list[Shapes] = []
+        for index, shapes in enumerate(read):
+            alone = shapes
+            for other, branch in enumerate(branches):
+                if other != index and not self._exclude(alone, read[other]):
+                    alone = self.meet(alone, self._refuted_of(branch))
+            found.append(alone)
+        return _all(found)
 
-    def _one_of(self, branches: list[Operand], at: str) -> Shapes:
-        """Exactly one branch: any of them, when no value can satisfy two."""
-        read = [self._follow(branch) for branch in branches]
-        for index, left in enumerate(read):
-            for right in read[index + 1 :]:
-                self._budget.spend(1 + len(left) * len(right))
-                if not all(self._excludes(a, b) for a in left for b in right):
-                    raise self._unsupported("'oneOf' whose branches may overlap", at)
-        return self._any_of(branches)
+    def _exclude(self, left: Shapes, right: Shapes) -> bool:
+        """Whether it is certain that no value has a shape of both."""
+        self._budget.spend(1 + len(left) * len(right) // PAIRS_PER_STEP)
+        met = (self._meet_one(one, other) for one in left for other in right)
+        return all(shape is None or self._is_void(shape) for shape in met)
+
+    def _conditional(self, spot: Spot, track: bool) -> Iterator[Shapes]:
+        """`if` with `then` and `else`."""
+        schema, at = spot.schema, spot.place
+        if "if" not in schema or not (track or "then" in schema or "else" in schema):
+            return
+        condition = self._operand(spot, schema["if"], f"{at}/if")
+        holds = self._asked_of(condition, track)
+        fails = self._refuted_of(condition)
+        if "then" in schema:
+            then = self._operand(spot, schema["then"], f"{at}/then")
+            holds = self.meet(holds, self._asked_of(then, track))
+        if "else" in schema:
+            otherwise = self._operand(spot, schema["else"], f"{at}/else")
+            fails = self.meet(fails, self._asked_of(otherwise, track))
+        yield _all([holds, fails])
+
+    def _unconditional(self, spot: Spot) -> Iterator[Shapes]:
+        """What refutes `if` with `then` and `else`."""
+        schema, at = spot.schema, spot.place
+        condition = self._operand(spot, schema["if"], f"{at}/if")
+        if "then" in schema:
+            then = self._operand(spot, schema["then"], f"{at}/then")
+            holds = self._asked_of(condition, track=False)
+            yield self.meet(holds, self._refuted_of(then))
+        if "else" in schema:
+            otherwise = self._operand(spot, schema["else"], f"{at}/else")
+            yield self.meet(self._refuted_of(condition), self._refuted_of(otherwise))
+
+    # -- what no other keyword has evaluated -------------------------------------------------
+
+    def _close_members(self, spot: Spot, shapes: Shapes, *, track: bool) -> Shapes:
+        """`unevaluatedProperties`: a rule for the names that are outside of all that was seen."""
+        at = f"{spot.place}/unevaluatedProperties"
+        operand = self._operand(spot, spot.schema["unevaluatedProperties"], at)
+        found: list[Shape] = []
+        for shape in shapes:
+            if not isinstance(shape, ObjectShape):
+                found.append(shape)
+                continue
+            closed = replace(
+                shape,
+                rules=(*shape.rules, Rule(_unseen(shape), operand)),
+                seen=(EVERY_NAME,) if track else (),
+                open=shape.open or not shape.seen,
+            )
+            found.append(closed)
+        return tuple(found)
+
+    def _close_items(self, spot: Spot, shapes: Shapes, *, track: bool) -> Shapes:
+        """`unevaluatedItems`: what holds for the items behind, and beside, all that was seen."""
+        at = f"{spot.place}/unevaluatedItems"
+        operand = self._operand(spot, spot.schema["unevaluatedItems"], at)
+        found: list[Shape] = []
+        for shape in shapes:
+            if not isinstance(shape, ArrayShape):
+                found.append(shape)
+                continue
+            closed = shape
+            if shape.seen.count is not None and operand:
+                rest = (Either((operand, *shape.seen.matching)),)
+                met = intersect(shape, ArrayShape((ANYTHING,) * shape.seen.count, rest))
+                assert isinstance(met, ArrayShape), "closing an array leaves its lengths"
+                closed = met
+            found.append(replace(closed, seen=ItemsSeen(None)) if track else closed)
+        return tuple(found)
+
+    def _unclosed(self, spot: Spot, keyword: str) -> Iterator[Shape]:
+        """What refutes `unevaluated...`: a part that was not seen, and does not have its operand.
+
+        Only where all alternatives have seen the same: otherwise one that holds, too, may have seen
+        more.
+        """
+        at = f"{spot.place}/{keyword}"
+        operand = self._operand(spot, spot.schema[keyword], at)
+        kind = ObjectShape if keyword == "unevaluatedProperties" else ArrayShape
+        shapes = [s for s in self._without_closing(spot, track=True) if isinstance(s, kind)]
+        if len({shape.seen for shape in shapes}) > 1:
+            raise unsupported(f"{keyword!r} of several alternatives under a negation", at)
+        for shape in shapes:
+            for other in negations(operand):
+                more: Shape | None = None
+                if isinstance(shape, ObjectShape):
+                    more = ObjectShape(some=(Rule(_unseen(shape), other),))
+                elif shape.seen.count is not None:
+                    unseen = [other]
+                    for matching in shape.seen.matching:
+                        unseen = [both(o, n) for o in unseen for n in negations(matching)]
+                    both_not = (Either(tuple(unseen)),)
+                    more = ArrayShape(contains=(Contains(both_not, 1, start=shape.seen.count),))
+                met = more and intersect(shape, more)
+                if met:
+                    yield _without_seen(met)
 
 
-def _escape(name: str) -> str:
-    """A name as one part of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
+def _unseen(shape: ObjectShape) -> tuple[Names, ...]:
+    """The names outside of all that was seen."""
+    others = tuple(replace(names, outside=not names.outside) for names in shape.seen)
+    return others or (EVERY_NAME,)
+
+
+def _all(alternatives: Iterable[Shapes]) -> Shapes:
+    """The alternatives of any of them, each once."""
+    found = list(alternatives)
+    united = tuple(dict.fromkeys(shape for shapes in found for shape in shapes))
+    if any(shapes is EVERYTHING for shapes in found) and not any(map(_evaluates, united)):
+        return EVERYTHING
+    return united
+
+
+def _evaluates(shape: Shape) -> bool:
+    if isinstance(shape, ObjectShape):
+        return bool(shape.seen)
+    return isinstance(shape, ArrayShape) and shape.seen != ItemsSeen()
+
+
+def _without_seen(shape: Shape) -> Shape:
+    if isinstance(shape, ObjectShape) and shape.seen:
+        return replace(shape, seen=())
+    if isinstance(shape, ArrayShape) and shape.seen != ItemsSeen():
+        return replace(shape, seen=ItemsSeen())
+    return shape
+
+
+_TYPE_NAMES: dict[type[Shape], str] = {
+    NullShape: "null",
+    BooleanShape: "boolean",
+    NumberShape: "number",
+    StringShape: "string",
+    ArrayShape: "array",
+    ObjectShape: "object",
+}
+
+
+def _type_name(shape: Shape) -> str:
+    return _TYPE_NAMES[type(shape)]

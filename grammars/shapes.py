@@ -1,36 +1,78 @@
-"""What a JSON Schema asks of a value, per JSON type. Owns the shapes and their intersection.
+"""What a JSON Schema asks of a value, per JSON type. Owns the shapes.
 
-A schema is read as alternatives: a tuple of shapes, each for one type (`any of them`). Keywords
-that meet at one value (siblings, `allOf`, `$ref` next to others) are the intersection of their
-shapes; no schema is ever rewritten into another schema. What a shape says of parts (properties,
-items) it says by operands: tuples of places in the schema that must all hold there, read when they
-are needed. It must not know of texts or expressions.
+A schema is read as alternatives: a tuple of shapes, each for one type (`any of them`). Every
+keyword has a shape that asks for it, and shapes that refute it, so that `not`, `oneOf` and `if`
+are alternatives like all others, and no schema is ever rewritten into another schema. What a shape
+says of parts (properties, items) it says by operands: terms that must all hold there, read when
+they are needed. It must not know of keywords, texts or expressions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from grammars.json_values import JsonValue, Number
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A place in the schema; two with one pointer are the same place."""
+    """A place in the schema, asked for or (`negated`) refused; two of one place are the same.
 
-    pointer: str
+    `place` is its JSON pointer (of another document: its URI, `#`, pointer), `base` the URI that
+    references in it are relative to, `scope` the resources it was reached through (`$dynamicRef`).
+    """
+
+    place: str
     schema: JsonValue = field(compare=False)
+    base: str = field(compare=False, default="")
+    scope: tuple[str, ...] = ()
+    negated: bool = False
 
 
-Operand = tuple[Spot, ...]
+@dataclass(frozen=True)
+class Either:
+    """At least one of the operands holds."""
+
+    operands: tuple[Operand, ...]
+
+
+Term = Spot | Either
+Operand = tuple[Term, ...]
 """All of these must hold; () holds for every value."""
 
 ANYTHING: Operand = ()
+NOTHING: Operand = (Spot("false", False),)
 
 
 def both(left: Operand, right: Operand) -> Operand:
     """What holds where both hold."""
-    return left + tuple(spot for spot in right if spot not in left)
+    if not left or not right:
+        return left or right
+    return left + tuple(term for term in right if term not in left)
+
+
+def place_of(operand: Operand) -> str:
+    """Where in the schema an operand stands."""
+    while operand:
+        term = operand[-1]
+        if isinstance(term, Spot):
+            return term.place
+        operand = term.operands[-1]
+    return ""
+
+
+def negations(operand: Operand) -> tuple[Operand, ...]:
+    """Operands of which one holds exactly where `operand` does not."""
+    found: list[Operand] = []
+    for term in operand:
+        if isinstance(term, Spot):
+            found.append((replace(term, negated=not term.negated),))
+        else:
+            refuted: list[Operand] = [ANYTHING]
+            for option in term.operands:
+                refuted = [both(one, other) for one in refuted for other in negations(option)]
+            found += refuted
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -40,7 +82,9 @@ class NullShape:
 
 @dataclass(frozen=True)
 class BooleanShape:
-    """true or false"""
+    """One of the given values."""
+
+    values: tuple[bool, ...] = (False, True)
 
 
 @dataclass(frozen=True)
@@ -63,26 +107,76 @@ class NumberShape:
 
 
 @dataclass(frozen=True)
-class StringShape:
-    """A string of so many code points, in which each pattern is found and each format holds.
+class Pattern:
+    """A pattern that is found in a string (`negated`: is not); `pointer` says where it stands."""
 
-    `patterns`: (pattern, pointer) pairs.
+    text: str
+    pointer: str = field(compare=False)
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that a string has (`negated`: does not have)."""
+
+    name: str
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class StringShape:
+    """A string of so many code points, for which every pattern and format holds, and none of
+    `excluded`.
     """
 
     min_length: int = 0
     max_length: int | None = None
-    patterns: tuple[tuple[str, str], ...] = ()
-    formats: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    formats: tuple[Format, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GivenShape:
+    """One of the given strings and numbers (from `enum` or `const`)."""
+
+    values: tuple[str | Number, ...]
+
+
+@dataclass(frozen=True)
+class Contains:
+    """Among the items from `start` on, `low` to `high` (None: any number) have `operand`."""
+
+    operand: Operand
+    low: int
+    high: int | None = None
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class ItemsSeen:
+    """The items that other keywords have evaluated: the first `count` (None: all), and those that
+    have one of `matching`. Empty unless `unevaluatedItems` asks.
+    """
+
+    count: int | None = 0
+    matching: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True)
 class ArrayShape:
-    """`prefix[i]` holds for item i, `rest` for the items after those."""
+    """`prefix[i]` holds for item i, `rest` for the items after those.
+
+    `unique`: where it is asked that no two items are equal, None where it is not.
+    """
 
     prefix: tuple[Operand, ...] = ()
     rest: Operand = ANYTHING
     min_items: int = 0
     max_items: int | None = None
+    contains: tuple[Contains, ...] = ()
+    unique: str | None = None
+    seen: ItemsSeen = ItemsSeen()
 
     def operand(self, index: int) -> Operand:
         """What holds for item `index`."""
@@ -90,104 +184,59 @@ class ArrayShape:
 
 
 @dataclass(frozen=True)
-class ObjectShape:
-    """Declared members in their order, the names that must be there, and what holds for others."""
+class Names:
+    """The names that are given, or in which a pattern is found; all others where `outside`."""
 
-    properties: tuple[tuple[str, Operand], ...] = ()
-    required: tuple[str, ...] = ()
-    others: Operand = ANYTHING
+    given: frozenset[str] = frozenset()
+    patterns: tuple[Pattern, ...] = ()
+    outside: bool = False
 
-    def operand(self, name: str) -> Operand:
-        """What holds for the member `name`."""
-        return dict(self.properties).get(name, self.others)
+
+EVERY_NAME = Names(outside=True)
 
 
 @dataclass(frozen=True)
-class ValueShape:
-    """One given value (from `enum` or `const`); `text` is it, written compactly."""
+class Rule:
+    """What holds for the values of members whose name is in all of `names` and, as a string, has
+    `saying`.
+    """
 
-    text: str
-    value: JsonValue = field(compare=False)
+    names: tuple[Names, ...]
+    operand: Operand
+    saying: Operand = ANYTHING
 
 
-Shape = NullShape | BooleanShape | NumberShape | StringShape | ArrayShape | ObjectShape | ValueShape
+@dataclass(frozen=True)
+class ObjectShape:
+    """Members: those of given names in their order, and rules for the others.
+
+    `required` names are there; where the first name of an `implied` pair is, the others are;
+    `some`: for each of these rules there is a member; `names`: what every name has, as a string;
+    `min_members` to `max_members`. `seen`: the names that other keywords have evaluated, empty
+    unless `unevaluatedProperties` asks. `open`: names beyond the given were asked for.
+    """
+
+    properties: tuple[tuple[str, Operand], ...] = ()
+    rules: tuple[Rule, ...] = ()
+    required: tuple[str, ...] = ()
+    implied: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    some: tuple[Rule, ...] = ()
+    names: Operand = ANYTHING
+    min_members: int = 0
+    max_members: int | None = None
+    seen: tuple[Names, ...] = ()
+    open: bool = False
+
+
+Shape = NullShape | BooleanShape | NumberShape | StringShape | GivenShape | ArrayShape | ObjectShape
 Shapes = tuple[Shape, ...]
 
 EVERY_TYPE: dict[str, Shape] = {
     "null": NullShape(),
     "boolean": BooleanShape(),
     "number": NumberShape(),
-    "integer": NumberShape(integer=True),
     "string": StringShape(),
     "array": ArrayShape(),
     "object": ObjectShape(),
 }
-
-
-def intersect(left: Shape, right: Shape) -> Shape | None:
-    """What both allow, or None when their types or bounds have nothing in common.
-
-    Values are not handled here: whether one is allowed is asked of `admission`.
-    """
-    if isinstance(left, NumberShape) and isinstance(right, NumberShape):
-        return _numbers(left, right)
-    if isinstance(left, StringShape) and isinstance(right, StringShape):
-        return _strings(left, right)
-    if isinstance(left, ArrayShape) and isinstance(right, ArrayShape):
-        return _arrays(left, right)
-    if isinstance(left, ObjectShape) and isinstance(right, ObjectShape):
-        return _objects(left, right)
-    same = isinstance(left, NullShape | BooleanShape) and type(left) is type(right)
-    return left if same else None
-
-
-def _numbers(left: NumberShape, right: NumberShape) -> NumberShape:
-    low, low_open = left.low, left.low_open
-    if right.low is not None and (low is None or right.low >= low):
-        low_open = right.low_open or (right.low == low and low_open)
-        low = right.low
-    high, high_open = left.high, left.high_open
-    if right.high is not None and (high is None or right.high <= high):
-        high_open = right.high_open or (right.high == high and high_open)
-        high = right.high
-    return NumberShape(left.integer or right.integer, low, high, low_open, high_open)
-
-
-def _lesser(left: int | None, right: int | None) -> int | None:
-    """The lower of two upper bounds."""
-    if left is None or right is None:
-        return right if left is None else left
-    return min(left, right)
-
-
-def _strings(left: StringShape, right: StringShape) -> StringShape:
-    return StringShape(
-        max(left.min_length, right.min_length),
-        _lesser(left.max_length, right.max_length),
-        left.patterns + tuple(p for p in right.patterns if p not in left.patterns),
-        left.formats + tuple(f for f in right.formats if f not in left.formats),
-    )
-
-
-def _arrays(left: ArrayShape, right: ArrayShape) -> ArrayShape:
-    length = max(len(left.prefix), len(right.prefix))
-    return ArrayShape(
-        tuple(both(left.operand(index), right.operand(index)) for index in range(length)),
-        both(left.rest, right.rest),
-        max(left.min_items, right.min_items),
-        _lesser(left.max_items, right.max_items),
-    )
-
-
-def _objects(left: ObjectShape, right: ObjectShape) -> ObjectShape:
-    """Members in the order of the left, then those that only the right declares."""
-    mine, theirs = dict(left.properties), dict(right.properties)
-    names = [*mine, *(name for name in theirs if name not in mine)]
-    return ObjectShape(
-        tuple(
-            (name, both(mine.get(name, left.others), theirs.get(name, right.others)))
-            for name in names
-        ),
-        tuple(dict.fromkeys(left.required + right.required)),
-        both(left.others, right.others),
-    )
+EVERYTHING: Shapes = tuple(EVERY_TYPE.values())

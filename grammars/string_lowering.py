@@ -2,12 +2,14 @@
 
 A length counts code points, a pattern is a search over the decoded string, a format holds for the
 whole of it. All are lowered with the one encoding of `charset.json_text`, so that what they have in
-common is their intersection, and none is dropped.
+common is their intersection, what refutes them their complement, and none is dropped.
 It must not know of schemas beyond `StringShape`.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 from grammars import regex
@@ -16,11 +18,11 @@ from grammars.charset import ANY, Encoder, json_text, utf8
 from grammars.derive import has_string, matches
 from grammars.errors import GrammarError
 from grammars.expr import Expr
-from grammars.formats import TYPE_FORMATS
+from grammars.formats import MAX_LENGTHS, TYPE_FORMATS
 from grammars.json_values import is_text
 from grammars.regex_lowering import has_anchor, lower_full, lower_search
 from grammars.regex_tree import ECMA, Chars, Loop, Seq, Tree, span, whole
-from grammars.shapes import StringShape
+from grammars.shapes import Format, Pattern, StringShape
 
 
 class Strings:
@@ -30,10 +32,11 @@ class Strings:
         self._algebra = algebra
         self._encode = encode
         self._char = encode(algebra, ANY)
+        self._any = algebra.repeat(self._char, 0, None)
         self._quote = algebra.literal(b'"')
         self._lowered: dict[StringShape, Expr] = {}
         self._plain = Algebra(budget=algebra.budget)
-        self._searched: dict[tuple[str, str], Expr] = {}
+        self._searched: dict[Pattern | Format, Expr] = {}
 
     def lower(self, shape: StringShape) -> Expr:
         """The texts of the strings of `shape`, with their quotes; EMPTY when there is none."""
@@ -48,41 +51,91 @@ class Strings:
         if high is not None and low > high:
             return algebra.empty
         is_bounded = low == 0 and high is None
-        parts = []
-        for pattern, pointer in shape.patterns:
-            tree = _within(_parse(pattern, pointer), low, high)
+        parts: list[Expr] = []
+        refuted: list[Expr] = []
+        for pattern in shape.patterns:
+            tree = _parse(pattern)
+            if pattern.negated:
+                refuted.append(lower_search(algebra, tree, self._encode))
+                continue
+            tree = _within(tree, low, high)
             parts.append(lower_search(algebra, tree, self._encode))
             is_bounded = is_bounded or _is_within(tree, low, high)
-        parts += [
-            lower_full(algebra, regex.parse(TYPE_FORMATS[name]), self._encode)
-            for name in shape.formats
-        ]
+        for asked in shape.formats:
+            (refuted if asked.negated else parts).append(_format(algebra, asked, self._encode))
+        if shape.excluded:
+            refuted.append(self._spelled(shape.excluded))
         if not parts or not is_bounded:
             parts.append(algebra.repeat(self._char, low, high))
-        body = algebra.intersection(parts)
+        body = algebra.intersection([*parts, *map(algebra.complement, refuted)])
         return body if has_string(algebra, body) else algebra.empty
+
+    def words(self, texts: tuple[str, ...]) -> Expr:
+        """Any of the given strings: as it is, and with all that is not ASCII escaped."""
+        if self._encode is utf8:
+            return self._algebra.words(text.encode() for text in texts if is_text(text))
+        return self._algebra.words(body for text in texts for body in _bodies(text))
+
+    def _spelled(self, texts: tuple[str, ...]) -> Expr:
+        """Any of the given strings, in every way that the encoding has: each character by itself
+        may be escaped or not.
+        """
+        algebra, encode = self._algebra, self._encode
+        plain = [text for text in texts if _ONE_SPELLING.fullmatch(text)]
+        others = [text for text in texts if is_text(text) and not _ONE_SPELLING.fullmatch(text)]
+        return algebra.union(
+            [
+                algebra.words(text.encode() for text in plain),
+                *(
+                    algebra.sequence([encode(algebra, ((ord(c), ord(c)),)) for c in text])
+                    for text in others
+                ),
+            ]
+        )
 
     def holds(self, text: str, shape: StringShape) -> bool:
         """Whether a given string has `shape`."""
-        if len(text) < shape.min_length or not is_text(text):
+        if len(text) < shape.min_length or not is_text(text) or text in shape.excluded:
             return False
         if shape.max_length is not None and len(text) > shape.max_length:
             return False
+        if not shape.patterns and not shape.formats:
+            return True
         data = text.encode()
-        searched = all(matches(self._plain, self._search(*p), data) for p in shape.patterns)
-        return searched and all(matches(self._plain, self._format(f), data) for f in shape.formats)
+        asked: tuple[Pattern | Format, ...] = (*shape.patterns, *shape.formats)
+        return all(matches(self._plain, self._asked(a), data) != a.negated for a in asked)
 
-    def _search(self, pattern: str, pointer: str) -> Expr:
-        key = ("pattern", pattern)
-        if key not in self._searched:
-            self._searched[key] = lower_search(self._plain, _parse(pattern, pointer), utf8)
-        return self._searched[key]
+    def _asked(self, asked: Pattern | Format) -> Expr:
+        """What a pattern or format asks, with or without a negation, as plain text."""
+        asked = replace(asked, negated=False)
+        if asked not in self._searched:
+            if isinstance(asked, Pattern):
+                made = lower_search(self._plain, _parse(asked), utf8)
+            else:
+                made = _format(self._plain, asked, utf8)
+            self._searched[asked] = made
+        return self._searched[asked]
 
-    def _format(self, name: str) -> Expr:
-        key = ("format", name)
-        if key not in self._searched:
-            self._searched[key] = lower_full(self._plain, regex.parse(TYPE_FORMATS[name]), utf8)
-        return self._searched[key]
+
+def _format(algebra: Algebra, asked: Format, encode: Encoder) -> Expr:
+    """What a format asks, without a negation."""
+    found = lower_full(algebra, regex.parse(TYPE_FORMATS[asked.name]), encode)
+    longest = MAX_LENGTHS.get(asked.name)
+    if longest is None:
+        return found
+    return algebra.intersection([found, algebra.repeat(encode(algebra, ANY), 0, longest)])
+
+
+_ONE_SPELLING = re.compile(r"[ !#-.0-\[\]-~]*")
+"""Printable ASCII without the quote, the solidus and the backslash."""
+
+
+def _bodies(text: str) -> set[bytes]:
+    """A string between its quotes: as it is, and with all that is not ASCII escaped."""
+    if not is_text(text):
+        return set()
+    written = (json.dumps(text, ensure_ascii=ascii_only) for ascii_only in (False, True))
+    return {body[1:-1].encode() for body in written}
 
 
 def _is_within(tree: Tree, low: int, high: int | None) -> bool:
@@ -111,9 +164,10 @@ def _within(tree: Tree, low: int, high: int | None) -> Tree:
     return Seq((tree.items[0], replace(inner, low=least, high=most), tree.items[-1]))
 
 
-def _parse(pattern: str, pointer: str) -> Tree:
+def _parse(pattern: Pattern) -> Tree:
     """The pattern's tree; its errors say where in the schema it stands."""
     try:
-        return regex.parse(pattern, ECMA)
+        return regex.parse(pattern.text, ECMA)
     except GrammarError as error:
-        raise type(error)(f"{error} (at {pointer} of the schema)", pointer) from None
+        where = pattern.pointer
+        raise type(error)(f"{error} (at {where} of the schema)", where) from None

@@ -18,17 +18,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from grammars.algebra import Algebra
-from grammars.constraint import Constraint, Whitespace, check_whitespace
+from grammars.constraint import Constraint, Whitespace, check_option
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.json_values import parse_json
-from grammars.schema import lower_schema, only_strings
+from grammars.schema import SchemaSource, Style, lower_schema, only_strings
 from grammars.type_schema import schema_of
 
 _NO_SCHEMA = (
@@ -54,7 +54,7 @@ class TypeOf(Constraint):
     _adapter: TypeAdapter[Any] = field(repr=False, compare=False)
 
     def __init__(self, tp: Any, *, whitespace: Whitespace = "compact") -> None:
-        check_whitespace(whitespace)
+        check_option("whitespace", whitespace, get_args(Whitespace))
         try:
             adapter = TypeAdapter(tp)
             schema = schema_of(tp, adapter)
@@ -73,9 +73,8 @@ class TypeOf(Constraint):
             object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:
-        return lower_schema(
-            algebra, parse_json(self.text), whitespace=self.whitespace, of_type=True
-        )
+        source = SchemaSource(parse_json(self.text), of_type=True)
+        return lower_schema(algebra, source, Style(whitespace=self.whitespace))
 
     def parse(self, text: str) -> Any:
         """The instance of the type."""

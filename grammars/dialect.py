@@ -1,0 +1,68 @@
+"""The drafts of JSON Schema. Owns what differs between them.
+
+A schema without `$schema` is read as draft 2020-12 that also takes what older drafts wrote another
+way, where that cannot be mistaken (an array of `items`, a boolean `exclusiveMinimum`).
+It must not know what a keyword asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grammars.errors import UnsupportedError
+from grammars.json_values import JsonValue
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """`item_arrays`: `items` may be an array, followed by `additionalItems`; `boolean_bounds`:
+    `exclusiveMinimum` may be a bool; `lone_refs`: what stands beside `$ref` says nothing;
+    `id_keyword`: `$id`, or `id` in draft 4; `legacy_anchors`: `$id` may be an anchor (`#name`).
+    """
+
+    name: str
+    item_arrays: bool = True
+    boolean_bounds: bool = False
+    lone_refs: bool = False
+    id_keyword: str = "$id"
+    legacy_anchors: bool = False
+
+
+UNNAMED = Dialect("unnamed", boolean_bounds=True)
+
+_DRAFTS = {
+    "https://json-schema.org/draft/2020-12/schema": Dialect("2020-12", item_arrays=False),
+    "https://json-schema.org/draft/2019-09/schema": Dialect("2019-09"),
+    **{
+        f"http://json-schema.org/draft-0{number}/schema": Dialect(
+            f"draft-0{number}",
+            boolean_bounds=number == 4,
+            lone_refs=True,
+            id_keyword="id" if number == 4 else "$id",
+            legacy_anchors=True,
+        )
+        for number in (4, 6, 7)
+    },
+}
+
+
+def dialect_of(document: JsonValue) -> Dialect:
+    """The dialect that a document names; raises UnsupportedError for an unknown one."""
+    if not isinstance(document, dict) or "$schema" not in document:
+        return UNNAMED
+    uri = document["$schema"]
+    key = (
+        str(uri)
+        .rstrip("#")
+        .replace("https://json-schema.org/draft-0", "http://json-schema.org/draft-0")
+    )
+    if key in ("http://json-schema.org/schema", "https://json-schema.org/schema"):
+        return UNNAMED
+    found = _DRAFTS.get(key)
+    if found is None:
+        raise UnsupportedError(
+            f"the schema has the dialect {uri!r:.80} at /$schema, which is not supported; "
+            "give draft 2020-12, 2019-09, 7, 6 or 4, or leave '$schema' out",
+            "/$schema",
+        )
+    return found

@@ -1,0 +1,184 @@
+"""Which items may come next in an array, so that it can still be completed. Owns the automaton of
+the arrays that count (`contains`) or compare (`uniqueItems`) their items.
+
+A state is a register: how many items there are, how many of them each `contains` has counted, which
+values of a finite set were used. It must not know of texts or expressions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from grammars.budget import Budget
+from grammars.shapes import ArrayShape, Contains, Operand, both, negations
+
+
+class ItemState(NamedTuple):
+    """Where an array stands between two items, as far as it matters for what may follow."""
+
+    num_items: int
+    counts: tuple[int, ...]
+    used: int
+
+
+class Item(NamedTuple):
+    """One way to go on: what the next item has, which `contains` count it, which value it is."""
+
+    operand: Operand
+    counted: tuple[bool, ...]
+    value: int
+
+
+Values = Callable[[int], list[tuple[int, Operand, tuple[bool, ...]]]]
+"""For the item of an index: each value that it may have: a number of its own, an operand of
+nothing but it, and which `contains` it has."""
+
+
+class ItemOrder:
+    """The automaton of the items of `shape`. `values`: the finite set of each item's values, where
+    they are to differ. `weigh` tells the size of an operand's smallest value, infinite for none.
+    """
+
+    def __init__(
+        self,
+        shape: ArrayShape,
+        *,
+        values: Values | None,
+        weigh: Callable[[Operand], float],
+        budget: Budget,
+    ) -> None:
+        self._shape = shape
+        self._values = values
+        self._weigh = weigh
+        self._budget = budget
+        self._contains = shape.contains
+        starts = [asked.start for asked in shape.contains]
+        self._settled = max([len(shape.prefix), shape.min_items, *starts])
+        self._finishing: dict[ItemState, tuple[Item, ItemState] | None] = {}
+        self.start = ItemState(0, (0,) * len(shape.contains), 0)
+
+    def settle(self) -> None:
+        """From now on weights stay as they are, and what was found is kept."""
+        self._finishing.clear()
+
+    def children(self) -> Iterator[Operand]:
+        """All operands that an item may be asked to have."""
+        for index in range(len(self._shape.prefix) + 1):
+            for item in self._items(index):
+                yield item.operand
+
+    def is_complete(self, state: ItemState) -> bool:
+        """Whether the array may end here."""
+        return state.num_items >= self._shape.min_items and all(
+            count >= asked.low for count, asked in zip(state.counts, self._contains, strict=True)
+        )
+
+    def steps(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
+        """The items that may come next, and the state after each; every one is live."""
+        for item, after in self._all_steps(state):
+            if self.is_complete(after) or self.finish(after) is not None:
+                yield item, after
+
+    def weight(self) -> float:
+        """The size of a small array, infinite where there is none."""
+        self.settle()
+        if not self.is_complete(self.start) and self.finish(self.start) is None:
+            return math.inf
+        size, state = 2.0, self.start
+        while not self.is_complete(state):
+            found = self.finish(state)
+            assert found is not None, "a way to finish does not end before it has"
+            item, state = found
+            size += 1 + self._weigh(item.operand)
+        return size
+
+    def finish(self, state: ItemState) -> tuple[Item, ItemState] | None:
+        """The next item on a way to complete the array; None where it is complete or cannot be.
+
+        A search in depth, the most useful items first, that remembers what leads nowhere.
+        """
+        known = self._finishing
+        path: list[tuple[ItemState, Iterator[tuple[Item, ItemState]]]] = []
+        if state not in known and not self.is_complete(state):
+            path.append((state, self._useful_first(state)))
+        while path:
+            here, options = path[-1]
+            known.setdefault(here, None)
+            step = next(options, None)
+            if step is None:
+                path.pop()
+                continue
+            self._budget.spend()
+            _, after = step
+            if self.is_complete(after) or known.get(after) is not None:
+                known[here] = step
+                for (above, _), (below, _) in zip(path[-2::-1], path[:0:-1], strict=True):
+                    known[above] = next(s for s in self._all_steps(above) if s[1] == below)
+                break
+            if after not in known:
+                path.append((after, self._useful_first(after)))
+        return known.get(state)
+
+    def _useful_first(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
+        def order(step: tuple[Item, ItemState]) -> tuple[int, float]:
+            wanted = 0
+            for asked, count, counted in zip(
+                self._contains, state.counts, step[0].counted, strict=True
+            ):
+                if counted:
+                    wanted += 1 if count < asked.low else -1
+            return -wanted, self._weigh(step[0].operand)
+
+        return iter(sorted(self._all_steps(state), key=order))
+
+    # -- moving ------------------------------------------------------------------------------
+
+    def _all_steps(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
+        high = self._shape.max_items
+        if high is not None and state.num_items >= high:
+            return
+        for item in self._items(state.num_items):
+            is_used = item.value >= 0 and state.used >> item.value & 1
+            if not is_used and self._weigh(item.operand) < math.inf:
+                after = self._after(state, item)
+                if after is not None:
+                    yield item, after
+
+    def _after(self, state: ItemState, item: Item) -> ItemState | None:
+        counts = []
+        for asked, count, counted in zip(self._contains, state.counts, item.counted, strict=True):
+            now = count + counted
+            if asked.high is not None and now > asked.high:
+                return None
+            counts.append(now if asked.high is not None else min(now, asked.low))
+        index = state.num_items + 1
+        if self._shape.max_items is None:
+            index = min(index, self._settled)
+        used = state.used | 1 << item.value if item.value >= 0 else state.used
+        return ItemState(index, tuple(counts), used)
+
+    def _items(self, index: int) -> list[Item]:
+        """The ways to be item `index`: counted or not by each `contains`."""
+        if self._values is not None:
+            return [Item(o, counted, value) for value, o, counted in self._values(index)]
+        found: list[tuple[Operand, tuple[bool, ...]]] = [(self._shape.operand(index), ())]
+        for asked in self._contains:
+            found = [
+                (both(operand, more), (*counted, counts))
+                for operand, counted in found
+                for more, counts in _ways(asked, index)
+            ]
+        return [Item(operand, counted, -1) for operand, counted in found]
+
+
+def _ways(asked: Contains, index: int) -> list[tuple[Operand, bool]]:
+    """Not counted, or counted. Where counting one too many is no harm, whatever is not counted may
+    have the operand too; where it is, it must not.
+    """
+    if index < asked.start:
+        return [((), False)]
+    if asked.high is None:
+        return [((), False), (asked.operand, True)]
+    return [*((other, False) for other in negations(asked.operand)), (asked.operand, True)]

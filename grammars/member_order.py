@@ -1,0 +1,326 @@
+"""Which members may come next in an object, so that it can still be completed. Owns the automaton
+of an object's members.
+
+A state is a register: which slots were used, how many members there are, which `some` rules are
+met. So required, implied, counted and any-order members cost no permutations; a state is made when
+it is reached. What is live is what `finish` can finish: it names the members that complete the
+object from a state on, and whatever they are, the next state is live again.
+It must not know of texts or expressions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from grammars.member_table import Choice, MemberTable
+from grammars.shapes import Operand
+
+
+class State(NamedTuple):
+    """Where an object stands between two members.
+
+    `used`: the slots (as bits) that matter for what may follow; `at`: the first slot that may
+    follow (0 where the order is free); `num_members`: members so far, as far as counts matter;
+    `credit`: the `some` rules that are met; `is_first`: no member was written.
+    """
+
+    used: int = 0
+    at: int = 0
+    num_members: int = 0
+    credit: int = 0
+    is_first: bool = True
+
+
+class Step(NamedTuple):
+    """One member: of the slot `part`, or (`of_cell`) of that cell."""
+
+    part: int
+    choice: Choice
+    of_cell: bool
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How members may be written: in any order or in the declared one, with or without names that
+    nobody declared."""
+
+    any_order: bool
+    with_extras: bool
+
+
+class MemberOrder:
+    """The automaton of one table's members. `weigh` tells the size of the smallest value of an
+    operand, infinite where there is none.
+    """
+
+    def __init__(
+        self, table: MemberTable, limits: Limits, weigh: Callable[[Operand], float]
+    ) -> None:
+        self.table = table
+        shape = table.shape
+        self._any_order = limits.any_order
+        self._weigh = weigh
+        self._low = shape.min_members
+        self._high = shape.max_members
+        self._all_credit = (1 << len(shape.some)) - 1
+        index_of = {slot.name: index for index, slot in enumerate(table.slots)}
+        self._required = sum(1 << index_of[n] for n in shape.required if n in index_of)
+        self._implied = [
+            (1 << index_of[name], [index_of.get(other) for other in others])
+            for name, others in shape.implied
+            if name in index_of
+        ]
+        self._tracked = 0
+        for bit, others in self._implied:
+            self._tracked |= bit | sum(1 << other for other in others if other is not None)
+        self._with_extras = limits.with_extras
+        self._finishing: dict[State, tuple[Step, State] | None] = {}
+        self._possible: int | None = None
+        self._cells: list[Step] | None = None
+
+    def settle(self) -> None:
+        """From now on weights stay as they are, and what was found is kept."""
+        self._finishing.clear()
+        self._possible = None
+        self._cells = None
+
+    # -- what may follow ---------------------------------------------------------------------
+
+    def is_complete(self, state: State) -> bool:
+        """Whether the object may end here."""
+        return (
+            state.num_members >= self._low
+            and state.credit == self._all_credit
+            and self._needed(state.used, state.at) == 0
+        )
+
+    def steps(self, state: State) -> Iterator[tuple[Step, State]]:
+        """The members that may come next, and the state after each; every one is live."""
+        for step in self._all_steps(state):
+            after = self._after(state, step)
+            if self.finish(after) is not None or self.is_complete(after):
+                yield step, after
+
+    def finish(self, state: State) -> tuple[Step, State] | None:
+        """The next member on a short way to complete the object, and the state after it; None
+        where the object is complete or cannot be completed.
+        """
+        if state not in self._finishing:
+            path = self._path(state)
+            self._finishing[state] = None
+            here = state
+            for step in path or ():
+                after = self._after(here, step)
+                self._finishing[here] = (step, after)
+                here = after
+            assert not path or self.is_complete(here), "a path ends in a complete object"
+        return self._finishing[state]
+
+    def weight(self) -> float:
+        """The size of the smallest object, infinite where there is none."""
+        self.settle()
+        if self.table.missing:
+            return math.inf
+        path = self._path(State())
+        if path is None:
+            return math.inf
+        return 2 + sum(self._step_weight(step) for step in path)
+
+    # -- moving ------------------------------------------------------------------------------
+
+    def _after(self, state: State, step: Step) -> State:
+        used, at = state.used, state.at
+        if step.of_cell:
+            at = at if self._any_order else len(self.table.slots)
+        elif self._any_order:
+            used |= 1 << step.part
+        else:
+            used |= (1 << step.part) & self._tracked
+            at = step.part + 1
+        count = state.num_members + 1
+        if self._high is None:
+            count = min(count, self._low)
+        return State(used, at, count, state.credit | step.choice.credit, is_first=False)
+
+    def _all_steps(self, state: State) -> Iterator[Step]:
+        """The members that no order, count or earlier member forbids."""
+        if self._high is not None and state.num_members >= self._high:
+            return
+        free = self._free(state)
+        needed = self._needed(state.used, state.at) if not self._any_order else 0
+        if needed:  # those behind the first that is needed would skip it
+            free &= (needed & -needed) * 2 - 1
+        while free:
+            lowest = free & -free
+            free ^= lowest
+            index = lowest.bit_length() - 1
+            for choice in self.table.slots[index].choices:
+                if self._weigh(choice.operand) < math.inf:
+                    yield Step(index, choice, of_cell=False)
+        if not needed:
+            yield from self._cell_steps()
+
+    def _cell_steps(self) -> list[Step]:
+        if self._cells is None:
+            self._cells = [
+                Step(index, choice, of_cell=True)
+                for index, cell in enumerate(self.table.cells if self._with_extras else ())
+                for choice in cell.choices
+                if self._weigh(choice.operand) < math.inf
+            ]
+        return self._cells
+
+    def _free(self, state: State) -> int:
+        """The slots that may still be used, as bits."""
+        if self._possible is None:
+            self._possible = sum(
+                1 << index
+                for index, slot in enumerate(self.table.slots)
+                if (self._with_extras or not slot.is_extra)
+                and any(self._weigh(choice.operand) < math.inf for choice in slot.choices)
+            )
+        free = self._possible & ~state.used
+        return free if self._any_order else free >> state.at << state.at
+
+    def _needed(self, used: int, at: int) -> int:
+        """The slots that must still be used, as bits; those behind `at` never can be."""
+        passed = (1 << at) - 1  # of these only the tracked ones are in `used`
+        needed = self._required & ~used & (-1 if self._any_order else ~passed | self._tracked)
+        return self._closed(used | needed) & ~used if self._implied else needed
+
+    def _closed(self, used: int) -> int:
+        """The slots with all that they imply; a bit beyond all slots for what cannot be."""
+        nowhere = 1 << len(self.table.slots)
+        before = -1
+        while before != used:
+            before = used
+            for bit, others in self._implied:
+                if used & bit:
+                    for other in others:
+                        used |= nowhere if other is None else 1 << other
+        return used
+
+    # -- finishing ---------------------------------------------------------------------------
+
+    def _path(self, state: State) -> list[Step] | None:
+        """Members that complete the object, in an order that may be written; None: there are none.
+
+        The needed slots; for each `some` rule that those cannot meet, the cheapest member that
+        does; and the cheapest ones until there are enough.
+        """
+        free = self._free(state)
+        chosen = self._needed(state.used, state.at)
+        if chosen & ~free:
+            return None
+        missing = self._all_credit & ~state.credit
+        extra: list[Step] = []
+        for bit in _bits(missing):
+            if missing & bit and not self._met_by(chosen, bit):
+                step = self._cheapest(free & ~chosen, bit)
+                if step is None:
+                    return None
+                if step.of_cell:
+                    extra.append(step)
+                    missing &= ~step.choice.credit
+                else:
+                    chosen = self._closed(state.used | chosen | 1 << step.part) & ~state.used
+        if chosen & ~free:
+            return None
+        filled = self._fill(state, chosen, extra, free)
+        if filled is None:
+            return None
+        steps: list[Step] = []
+        credit = state.credit
+        for index in map(_index, _bits(filled)):
+            step = self._best(index, self._all_credit & ~credit)
+            credit |= step.choice.credit
+            steps.append(step)
+        path = steps + extra
+        is_met = credit | sum_bits(step.choice.credit for step in extra)
+        total = state.num_members + len(path)
+        if is_met != self._all_credit or (self._high is not None and total > self._high):
+            return None
+        return path
+
+    def _fill(self, state: State, chosen: int, extra: list[Step], free: int) -> int | None:
+        """The chosen slots and the cheapest others, or members of a cell put to `extra`, until
+        there are enough."""
+        lacking = self._low - state.num_members - chosen.bit_count() - len(extra)
+        cells = self._cell_steps()
+        if lacking > 0 and cells:
+            cheapest = min(cells, key=self._step_weight)
+            extra += [cheapest] * lacking
+            return chosen
+        while lacking > 0:
+            step = self._cheapest(free & ~chosen, 0)
+            if step is None:
+                return None
+            before = chosen
+            chosen = self._closed(state.used | chosen | 1 << step.part) & ~state.used
+            if chosen & ~free:
+                free &= ~(1 << step.part)
+                chosen = before
+                continue
+            lacking -= (chosen & ~before).bit_count()
+        return chosen
+
+    def _met_by(self, chosen: int, bit: int) -> bool:
+        return any(
+            choice.credit & bit and self._weigh(choice.operand) < math.inf
+            for index in map(_index, _bits(chosen))
+            for choice in self.table.slots[index].choices
+        )
+
+    def _cheapest(self, slots: int, credit: int) -> Step | None:
+        """The lightest member, of these slots or a cell, that meets the rules of `credit`."""
+        steps = [
+            Step(index, choice, of_cell=False)
+            for index in map(_index, _bits(slots))
+            for choice in self.table.slots[index].choices
+            if choice.credit & credit == credit and self._weigh(choice.operand) < math.inf
+        ]
+        steps += [step for step in self._cell_steps() if step.choice.credit & credit == credit]
+        return min(steps, key=self._step_weight, default=None)
+
+    def _best(self, index: int, missing: int) -> Step:
+        """The member of a slot that meets most of what is missing, then the lightest."""
+        choices = [
+            choice
+            for choice in self.table.slots[index].choices
+            if self._weigh(choice.operand) < math.inf
+        ]
+        best = min(
+            choices,
+            key=lambda c: (-(c.credit & missing).bit_count(), self._weigh(c.operand)),
+        )
+        return Step(index, best, of_cell=False)
+
+    def _step_weight(self, step: Step) -> float:
+        if step.of_cell:
+            size: float = self.table.cells[step.part].names.min_length
+        else:
+            size = len(self.table.slots[step.part].name)
+        return size + 4 + self._weigh(step.choice.operand)
+
+
+def sum_bits(masks: Iterator[int]) -> int:
+    """The union of sets of bits."""
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """The bits of a set, the lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest
+        mask ^= lowest
+
+
+def _index(bit: int) -> int:
+    return bit.bit_length() - 1
