@@ -56,3 +56,6 @@ TYPE_FORMATS: dict[str, str] = {
 
 TYPE_ANNOTATIONS = frozenset({"binary", "password", "path"})
 """The formats of a type that holds for every string: bytes, SecretStr, Path."""
+
+MAX_LENGTHS: dict[str, int] = {"hostname": 253}
+"""The most characters of a format, where its pattern does not say it."""
