@@ -20,9 +20,9 @@ _IPRIVATE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
 """RFC 3987, section 2.2: the characters of an IRI that a URI has not; the latter in a query."""
 
 
-def _reference(others: str, private: str) -> tuple[str, str]:
-    """A URI and a relative reference, in which these characters are unreserved as well (`private`:
-    in a query).
+def _patterns(others: str, private: str) -> tuple[str, str]:
+    """A URI and a reference to one, in which these characters are unreserved as well (`private`: in
+    a query).
 
     RFC 3986, appendix A, and RFC 3987, section 2.2. An IPv4 address is a registered name, too.
     """
@@ -33,19 +33,18 @@ def _reference(others: str, private: str) -> tuple[str, str]:
 
     segment = some(":@")
     host = rf"(?:\[(?:{IPV6}|{_FUTURE})\]|{some('')}*)"
-    authority = f"(?:{some(':')}*@)?{host}(?::[0-9]*)?"
-    rooted = f"//{authority}(?:/{segment}*)*|/(?:{segment}+(?:/{segment}*)*)?"
-    rootless = f"{segment}+(?:/{segment}*)*"
-    no_scheme = f"{some('@')}+(?:/{segment}*)*"  # a colon in front would end a scheme
+    authority = f"//(?:{some(':')}*@)?{host}(?::[0-9]*)?"
+    no_colon = some("@")  # at the start of a reference it would end a scheme
+    more = f"(?:/{segment}*)*"
     ending = rf"(?:\?{some(f':@/?{private}')}*)?(?:#{some(':@/?')}*)?"
-    absolute = f"{_SCHEME}:(?:{rooted}|{rootless})?{ending}"
-    return absolute, f"(?:{rooted}|{no_scheme})?{ending}"
+    absolute = f"{_SCHEME}:(?:(?:{authority}|/?{segment}+){more}|/)?{ending}"
+    rooted = f"(?:{_SCHEME}:)?(?:{authority}|/{segment}+)"
+    rootless = f"{_SCHEME}:{segment}+|{no_colon}+"
+    return absolute, f"(?:(?:{rooted}|{rootless}){more}|(?:{_SCHEME}:)?/?){ending}"
 
 
-URI, _RELATIVE = _reference("", "")
-URI_REFERENCE = f"(?:{URI}|{_RELATIVE})"
-IRI, _INTERNATIONAL_RELATIVE = _reference(_UCSCHAR, _IPRIVATE)
-IRI_REFERENCE = f"(?:{IRI}|{_INTERNATIONAL_RELATIVE})"
+URI, URI_REFERENCE = _patterns("", "")
+IRI, IRI_REFERENCE = _patterns(_UCSCHAR, _IPRIVATE)
 
 _LITERALS = rf"(?:[!#$&-;=?-\[\]_a-z~{_UCSCHAR}{_IPRIVATE}]|{_ENCODED})"
 _VARCHAR = f"(?:[A-Za-z0-9_]|{_ENCODED})"
