@@ -122,7 +122,17 @@ def utf8(algebra: Algebra, ranges: Ranges) -> Expr:
 
 def json_text(algebra: Algebra, ranges: Ranges) -> Expr:
     """One code point of `ranges`, as it may be written inside a JSON string."""
-    raw = utf8(algebra, intersect(ranges, _RAW))
+    return _json_text(algebra, ranges, _RAW)
+
+
+def ascii_json_text(algebra: Algebra, ranges: Ranges) -> Expr:
+    """The same in ASCII alone: what is beyond it is escaped."""
+    return _json_text(algebra, ranges, intersect(_RAW, ((0, 0x7F),)))
+
+
+def _json_text(algebra: Algebra, ranges: Ranges, as_it_is: Ranges) -> Expr:
+    """One code point of `ranges`: as it is where it may be, or escaped."""
+    raw = utf8(algebra, intersect(ranges, as_it_is))
     short = sum(
         1 << ord(letter)
         for code, letter in SHORT_ESCAPES.items()
