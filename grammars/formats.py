@@ -1,12 +1,16 @@
-"""String formats that are regular. Owns their patterns.
+"""String formats that are regular. Owns which there are, and the patterns of dates and times.
 
 Each is written for `regex.PYTHON` and matched in full. They follow the RFCs that JSON Schema names,
-with what a reader in Python could not take left out: leap seconds, the year 0000, quoted local
-parts and address literals in e-mail. A standard format that is missing here is refused by the
-reader. A Python type has some more, which are its own. It must not know of JSON.
+with what a reader in Python could not take left out: leap seconds, the year 0000, fractions of a
+nanosecond, durations of millions of years. A standard format that is missing here is refused by the
+reader: `regex` is not regular, and of `idn-hostname` and `idn-email` what is a name takes Punycode
+and Unicode's normal form (RFC 5891, section 4). A Python type has some more formats, which are its
+own. It must not know of JSON.
 """
 
 from __future__ import annotations
+
+from grammars import format_addresses as addresses, format_identifiers as identifiers
 
 _STANDARD = """
 date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference
@@ -27,20 +31,43 @@ _DATE = rf"(?:{_YEAR}-{_DAY}|{_LEAP_YEAR}-02-29)"
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _NAIVE_TIME = rf"{_CLOCK}:[0-5][0-9](?:\.[0-9]{{1,9}})?"
 _TIME = rf"{_NAIVE_TIME}(?:[Zz]|[+-]{_CLOCK})"
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+
+
+def _from(units: str) -> str:
+    """A number with the first of these units, and, if any, the next ones without a gap."""
+    number = f"[0-9]{{1,6}}{units[0]}"
+    return f"{number}(?:{_from(units[1:])})?" if units[1:] else number
+
+
+def _some(units: str) -> str:
+    """Numbers with some of these units, of which none is left out in between."""
+    return "|".join(_from(units[first:]) for first in range(len(units)))
+
+
+_DURATION = f"P(?:(?:{_some('YMD')})(?:T(?:{_some('HMS')}))?|T(?:{_some('HMS')})|{_from('W')})"
+_HEX = "[0-9A-Fa-f]"
 
 FORMATS: dict[str, str] = {
     "date": _DATE,  # RFC 3339, full-date; 30 February is none
     "time": _TIME,  # RFC 3339, full-time: with a zone
     "date-time": rf"{_DATE}[Tt]{_TIME}",
-    "uuid": r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}",  # RFC 4122
-    "ipv4": rf"{_OCTET}(?:\.{_OCTET}){{3}}",  # RFC 2673, dotted quad
-    "email": rf"{_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})+",  # RFC 5321, Mailbox
+    "duration": _DURATION,  # RFC 3339, appendix A
+    "uuid": rf"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}",  # RFC 4122
+    "hostname": addresses.HOSTNAME,
+    "ipv4": addresses.IPV4,
+    "ipv6": addresses.IPV6,
+    "email": addresses.EMAIL,
+    "uri": identifiers.URI,
+    "uri-reference": identifiers.URI_REFERENCE,
+    "uri-template": identifiers.URI_TEMPLATE,
+    "iri": identifiers.IRI,
+    "iri-reference": identifiers.IRI_REFERENCE,
+    "json-pointer": identifiers.JSON_POINTER,
+    "relative-json-pointer": identifiers.RELATIVE_JSON_POINTER,
 }
 
-_HEX = "[0-9A-Fa-f]"
+MAX_LENGTHS: dict[str, int] = {"hostname": addresses.HOSTNAME_LENGTH}
+"""The most characters of a format, where its pattern does not say it."""
 
 TYPE_FORMATS: dict[str, str] = {
     **FORMATS,

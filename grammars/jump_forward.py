@@ -7,6 +7,9 @@ The first token of the finished text that reaches beyond the known part begins s
 end, or at a place from which some legal token reaches beyond it. Up to that place the finished text
 is split as the text up to there is by itself, since merges decide locally. So the known text is
 split up to each of these places, and what all of them have in common is sure.
+What a tokenizer cuts a text into before it merges is decided from the left, but for runs of white
+space, whose last one belongs to the word that follows, and of digits, which may be counted from
+their end. So a run at the end of the known text is left open as a whole.
 Source: Berglund, van der Merwe, "Formalizing BPE tokenization", 2023 (a prefix of a tokenization is
 the tokenization of that prefix).
 
@@ -24,6 +27,8 @@ Tokenize = Callable[[str], Sequence[int]]
 
 CONTEXT_BYTES = 64
 """Known text that is split along with the forced one: a tokenizer's rules look back a few words."""
+
+DIGITS = "0123456789"
 
 MAX_CONTEXT_BYTES = 512
 """Where the known text offers no place to begin within these, nothing is jumped."""
@@ -48,6 +53,7 @@ def sure_tokens(
         return []
     whole, border = known[start:] + forced, len(known) - start
     ends = _character_ends(whole, [*exceeding(whole), len(whole)], vocabulary)
+    ends |= {_run_start(whole, end) for end in ends}
     if min(ends) <= border:
         return []
     sure: list[int] | None = None
@@ -83,7 +89,7 @@ def _character_ends(whole: bytes, ends: list[int], vocabulary: Vocabulary) -> se
     """The places of `ends`; for each that is inside of a character, those in front of it where the
     token may begin that has the character's first byte.
     """
-    found = set()
+    found: set[int] = set()
     while ends:
         end = ends.pop()
         first = _character_start(whole, end)
@@ -106,6 +112,15 @@ def _character_start(data: bytes, end: int) -> int:
             length = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
             return start if start + length > end else end
     return end
+
+
+def _run_start(data: bytes, end: int) -> int:
+    """Where the white space, or the digits, begin that stand in front of `end`; `end` itself when
+    none do. A single space is never split otherwise.
+    """
+    text = data[:end].decode(errors="replace")
+    run = text[len(text.rstrip()) :] or text[len(text.rstrip(DIGITS)) :]
+    return end if run == " " else end - len(run.encode())
 
 
 def _exact_tokens(data: bytes, tokenize: Tokenize, vocabulary: Vocabulary) -> list[int] | None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as FastTokenizer
 
 from grammars import Vocabulary
-from runtime.models import BrokenModelError
-from runtime.tokens import token_bytes
+from runtime.models import BrokenModelError, ModelError
+from runtime.tokens import encoding, token_bytes
 from sgdsl.chat import ChatTemplate
 from sgdsl.machine import Piece
 
@@ -41,6 +41,11 @@ class Tokenizer:
         eos_token_ids: Iterable[int],
         chat_template: ChatTemplate,
     ) -> None:
+        if getattr(backend, "backend_tokenizer", None) is None:
+            raise ModelError(
+                f"the tokenizer is a {type(backend).__name__}, which has no tables to read; "
+                "choose a model with a tokenizer.json"
+            )
         core = FastTokenizer.from_str(backend.backend_tokenizer.to_str())
         core.no_padding()
         core.no_truncation()
@@ -61,8 +66,9 @@ class Tokenizer:
         }
         longest_first = sorted(self._special_ids, key=len, reverse=True)
         self._special_pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        core.encode_special_tokens = True  # special tokens in plain text are plain text
-        self._core = core
+        self._encoding = encoding(core)
+        for part in (self._encoding.begins, self._encoding.within):
+            part.encode_special_tokens = True  # special tokens in plain text are plain text
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -79,23 +85,35 @@ class Tokenizer:
         """What stands before a text that has no prompt."""
         return self.bos_token_ids[-1] if self.bos_token_ids else min(self.eos_token_ids)
 
-    def encode(self, text: str) -> list[int]:
-        """Tokens of a plain text."""
-        return list(self._core.encode(text, add_special_tokens=False).ids)
+    @property
+    def is_exact(self) -> bool:
+        """Whether encoding leaves every text as it is."""
+        return self._encoding.is_exact
 
-    def encode_pieces(self, pieces: Sequence[Piece]) -> list[int]:
-        """Tokens of adjoining pieces; plain text is joined over the borders between them."""
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a plain text by itself; with the dummy prefix of a tokenizer that has one."""
+        return list(self._encoding.begins.encode(text, add_special_tokens=False).ids)
+
+    def encode_within(self, text: str) -> list[int]:
+        """Tokens of plain text that follows other text."""
+        return list(self._encoding.within.encode(text, add_special_tokens=False).ids)
+
+    def encode_pieces(self, pieces: Sequence[Piece], *, begins: bool = True) -> list[int]:
+        """Tokens of adjoining pieces; plain text is joined over the borders between them.
+
+        `begins`: they are the beginning of a text (or of what the tokenizer takes for one).
+        """
         ids: list[int] = []
         plain = ""
         for piece in pieces:
             end = 0
             for found in self._special_pattern.finditer(piece.text) if piece.special else ():
                 plain += piece.text[end : found.start()]
-                ids += self.encode(plain)
+                ids += self.encode(plain) if begins else self.encode_within(plain)
                 ids.append(self._special_ids[found.group()])
-                plain, end = "", found.end()
+                plain, end, begins = "", found.end(), self._encoding.prefixes_segments
             plain += piece.text[end:]
-        return ids + self.encode(plain)
+        return ids + (self.encode(plain) if begins else self.encode_within(plain))
 
     def decode(self, ids: Iterable[int]) -> bytes:
         """The bytes of these tokens; special ones have none."""
@@ -125,15 +143,20 @@ class Tokenizer:
     def _rejoined(
         self, tokens: Sequence[int], keep: int, pieces: Sequence[Piece]
     ) -> tuple[int, list[int]] | None:
-        """None when the cut would be inside a character."""
+        """None when the cut would be inside a character, or the tokenizer would change the text."""
+        if keep == len(tokens):
+            begins = self._encoding.prefixes_segments  # what stands before is a special token
+            return keep, self.encode_pieces(pieces, begins=begins)
+        tail = self.decode(tokens[keep:])
         try:
-            tail = self.decode(tokens[keep:]).decode("utf-8")
+            joined = [Piece(tail.decode("utf-8")), *pieces]
         except UnicodeDecodeError:
             return None
-        return keep, self.encode_pieces([Piece(tail), *pieces])
+        following = self.encode_pieces(joined, begins=False)
+        return (keep, following) if self.decode(following).startswith(tail) else None
 
     def _added(self, tokens: Sequence[int], pieces: Sequence[Piece]) -> tuple[int, list[int]]:
-        return len(tokens), self.encode_pieces(pieces)
+        return len(tokens), self.encode_pieces(pieces, begins=False)
 
     def healable(self, tokens: Sequence[int], num_bytes: int) -> int:
         """How many last tokens together are the beginning of a longer token, within the last
