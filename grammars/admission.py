@@ -40,7 +40,11 @@ class Admission:
         if isinstance(shape, NullShape):
             return value is None
         if isinstance(shape, BooleanShape) or isinstance(value, bool):
-            return isinstance(shape, BooleanShape) and value in shape.values
+            return (
+                isinstance(shape, BooleanShape)
+                and isinstance(value, bool)
+                and value in shape.values
+            )
         if isinstance(shape, GivenShape):
             return not isinstance(value, list | dict) and value in shape.values
         if isinstance(shape, NumberShape):

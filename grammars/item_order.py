@@ -55,7 +55,9 @@ class ItemOrder:
         self._budget = budget
         self._contains = shape.contains
         starts = [asked.start for asked in shape.contains]
-        self._settled = max([len(shape.prefix), shape.min_items, *starts])
+        self._last = max([len(shape.prefix), *starts])
+        """From this item on all have the same."""
+        self._settled = max(self._last, shape.min_items)
         self._finishing: dict[ItemState, tuple[Item, ItemState] | None] = {}
         self.start = ItemState(0, (0,) * len(shape.contains), 0)
 
@@ -65,7 +67,7 @@ class ItemOrder:
 
     def children(self) -> Iterator[Operand]:
         """All operands that an item may be asked to have."""
-        for index in range(len(self._shape.prefix) + 1):
+        for index in range(self._last + 1):
             for item in self._items(index):
                 yield item.operand
 

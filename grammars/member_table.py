@@ -187,4 +187,5 @@ class MemberTable:
             for shape in self._shapes(self.shape.some[index].saying) if index not in plain else ():
                 said = intersect(names, shape)
                 if isinstance(said, StringShape) and not self._is_empty(said):
-                    yield Cell(said, self._choices(operand, [*plain, index])[1:] or ())
+                    choices = self._choices(operand, [*plain, index])
+                    yield Cell(said, tuple(c for c in choices if c.credit >> index & 1))

@@ -112,5 +112,6 @@ class Survey:
         while here not in seen:
             seen.add(here)
             parts = (part for form in self._forms[here] for part in form.blame())
-            here = next((p for p in parts if self.weigh(p) == math.inf), here)
+            dead = (p for p in parts if p in self._forms and self.weigh(p) == math.inf)
+            here = next(dead, here)
         return place_of(here)
