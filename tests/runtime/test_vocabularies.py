@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 
 from grammars import Compiler, Constraint, JsonSchema, Matcher, Regex, Vocabulary
+from grammars.derive import walk as derive
 from runtime.model.load import load_tokenizer
 from runtime.tokenizer import Tokenizer
 from runtime.tokens import token_bytes
@@ -102,6 +103,27 @@ def test_a_run_of_white_space_is_left_open_since_its_last_belongs_to_the_word_be
     assert len(tokenizer.encode_within("{  3")) == 4
 
 
+def leads_on(matcher: Matcher, token_id: int) -> bool:
+    """Whether tokens can complete the text behind this one: not all that bytes could write, tokens
+    can.
+    """
+    vocabulary = matcher.grammar.vocabulary
+    if token_id in vocabulary.eos_token_ids:
+        return True
+    algebra = matcher._language._algebra
+    tokens = [data for t in range(vocabulary.size) if (data := vocabulary.token_bytes(t))]
+    pending = [derive(algebra, matcher.state, vocabulary.token_bytes(token_id) or b"")]
+    seen = set(pending)
+    while pending:
+        here = pending.pop()
+        if here.nullable:
+            return True
+        following = {derive(algebra, here, data) for data in tokens} - seen - {algebra.empty}
+        seen |= following
+        pending += following
+    return False
+
+
 def test_words_write_what_their_tokens_can() -> None:
     """Every word that does not begin with ## comes with its space."""
     tokenizer = small.engine_tokenizer(small.word_piece())
@@ -113,6 +135,11 @@ def test_words_write_what_their_tokens_can() -> None:
         for max_tokens in budgets(grammar):
             written = walk(Matcher(grammar, max_tokens=max_tokens), rng).decode()
             assert re.fullmatch(pattern, written)
+            matcher = Matcher(grammar, max_tokens=SLACK)
+            while not matcher.is_terminated:
+                allowed = allowed_tokens(matcher)
+                assert allowed == [t for t in sorted(brute_force(matcher)) if leads_on(matcher, t)]
+                matcher.accept_token(rng.choice(allowed))
     with pytest.raises(ValueError, match="no text that this vocabulary can write"):
         compiler.compile(Regex(" ab  1"))
 
