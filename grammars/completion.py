@@ -44,6 +44,13 @@ TRIED_WORDS = 64
 """Words of a table tried as its witness: the shortest."""
 
 
+BYTES_PER_CELL = 120
+"""What a byte of a spelling takes."""
+
+BYTES_PER_STEP = 16
+"""Bytes that are spelled in about the time of making one expression."""
+
+
 class Spelling:
     """A string, cell by cell, and the fewest tokens that write it from each cell on.
 
@@ -143,7 +150,7 @@ class Completions:
             return self._bytes(node.data, tail)
         key = (node, tail)
         if key not in self._before:
-            self.algebra.budget.spend()
+            self.algebra.budget.spend(1, 4 * BYTES_PER_CELL)
             self._before[key] = self._choose(node, tail)
         return self._before[key]
 
@@ -151,7 +158,7 @@ class Completions:
         if isinstance(node, ByteSet):
             return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
         if isinstance(node, Concat):
-            return self._prepend(node.head, self._prepend(node.tail, tail))
+            return self._chained(node, tail)
         if isinstance(node, Union):
             return self._cheapest([self._prepend(option, tail) for option in node.options])
         if isinstance(node, Repeat):
@@ -168,6 +175,19 @@ class Completions:
         found = self.witness(node)
         return self._nowhere if found is None else self._bytes(found, tail)
 
+    def _chained(self, node: Concat, tail: Spelling) -> Spelling:
+        """A loop and not a recursion: a thousand required members are one chain."""
+        heads: list[Expr] = []
+        rest: Expr = node
+        while isinstance(rest, Concat):
+            heads.append(rest.head)
+            rest = rest.tail
+        self.algebra.budget.spend(len(heads) // BYTES_PER_STEP)
+        spelled = self._prepend(rest, tail)
+        for head in reversed(heads):
+            spelled = self._prepend(head, spelled)
+        return spelled
+
     def _repeated(self, node: Repeat, tail: Spelling) -> Spelling:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
         rounds = self._rounds.setdefault((node.body, tail), [tail])
@@ -180,6 +200,7 @@ class Completions:
         return min(options, key=lambda s: (s.cost, s.length), default=self._nowhere)
 
     def _bytes(self, data: bytes, tail: Spelling) -> Spelling:
+        self.algebra.budget.spend(len(data) // BYTES_PER_STEP, BYTES_PER_CELL * len(data))
         for byte in reversed(data):
             tail = self._byte(byte, tail)
         return tail

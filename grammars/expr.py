@@ -23,7 +23,7 @@ class Expr:
 
     `nullable`: the empty string is in it. `plain`: no intersection or complement inside.
     `counts`: a repetition with an upper bound of NEAR or more stands inside.
-    `serial`: the order of creation, the canonical order of alternatives.
+    `serial`: the order of creation, the canonical order of alternatives; unique in the process.
     `arms` and `clamped` are memos of `derive` and `clamp` (None, or no entry: not computed yet).
     """
 
