@@ -44,7 +44,7 @@ BYTES_PER_EXPRESSION = 500
 BYTES_PER_WORD = 120
 """What a word of a table takes beside its text, with the sets that it is sorted from."""
 
-WORDS_PER_STEP = 64
+WORDS_PER_STEP = 256
 """Words that are sorted in about the time of making one expression."""
 
 Node = TypeVar("Node", bound=Expr)

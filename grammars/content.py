@@ -6,7 +6,6 @@ It must not know the kinds of constraints; it looks at their fields.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 
 from grammars.constraint import Constraint
 
@@ -44,5 +43,5 @@ def _parts(constraint: Constraint) -> Iterator[object]:
             pending.extend(part)
             continue
         yield part
-        if isinstance(part, Constraint) and is_dataclass(part):
-            pending += [getattr(part, each.name) for each in fields(part)]
+        if isinstance(part, Constraint):
+            pending += vars(part).values()

@@ -42,7 +42,10 @@ class ObjectForm:
             pointer=pointer,
         )
         self._order = MemberOrder(
-            self._table, Limits(layout.any_order, _with_extras(shape, layout)), weigh
+            self._table,
+            Limits(layout.any_order, _with_extras(shape, layout)),
+            weigh,
+            layout.algebra.budget,
         )
 
     def children(self) -> Iterator[Operand]:
@@ -112,16 +115,15 @@ class _Members:
         )
 
     def least(self, key: Hashable) -> Expr:
+        """All that is needed in one sequence: a reference for each member would be a chain."""
         state = _state(key)
-        algebra = self._layout.algebra
-        if self._order.is_complete(state):
-            return algebra.epsilon
-        found = self._order.finish(state)
-        assert found is not None, "a live state can be finished"
-        step, after = found
-        value = self._layout.value(step.choice.operand)
-        member = [self._name(step.of_cell, step.part), value, self.ref(after)]
-        return self._led(state, algebra.sequence(member))
+        layout = self._layout
+        parts: list[Expr] = []
+        for step in self._order.way_out(state):
+            if parts or not state.is_first:
+                parts.append(layout.comma)
+            parts += [self._name(step.of_cell, step.part), layout.value(step.choice.operand)]
+        return layout.algebra.sequence(parts)
 
     def _name(self, of_cell: bool, index: int) -> Expr:
         """A member's name and its colon."""

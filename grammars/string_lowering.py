@@ -95,7 +95,7 @@ class Strings:
 
     def holds(self, text: str, shape: StringShape) -> bool:
         """Whether a given string has `shape`."""
-        if len(text) < shape.min_length or not is_text(text) or text in shape.excluded:
+        if len(text) < shape.min_length or not is_text(text) or text in shape.others:
             return False
         if shape.max_length is not None and len(text) > shape.max_length:
             return False
