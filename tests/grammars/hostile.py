@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from grammars import Choices, Constraint, JsonSchema, Regex
@@ -42,9 +43,9 @@ def chain_through(length: int, *, required: bool) -> dict[str, Any]:
 
 def one_of(depth: int, *, width: int = 2, nested: bool) -> dict[str, Any]:
     """oneOf in oneOf: directly, or in an array's items."""
-    schema: Any = {"type": "null"}
+    schema: dict[str, Any] = {"type": "null"}
     for level in range(depth):
-        inner = schema if nested else {"type": "array", "items": schema}
+        inner: Any = schema if nested else {"type": "array", "items": schema}
         others = [{"minimum": level, "multipleOf": 2 + other} for other in range(width - 1)]
         schema = {"oneOf": [inner, *others]}
     return schema
@@ -81,7 +82,7 @@ def any_of_product(factors: int, *, ways: int = 4) -> dict[str, Any]:
 
 
 def deep_all_of(depth: int) -> dict[str, Any]:
-    schema: Any = {"type": "string", "maxLength": 9}
+    schema: dict[str, Any] = {"type": "string", "maxLength": 9}
     for level in range(depth):
         schema = {"allOf": [schema, {"minLength": level % 3}]}
     return schema
@@ -157,7 +158,8 @@ def regexes() -> Iterator[tuple[str, Make]]:
         "deep_counters": "(" * 100 + "a" + "|b){2,3}?c?" * 100,
         "parentheses": "(" * 60_000 + "a" + ")" * 60_000,
         "open_parentheses": "(" * 60_000,
-        "wide_alternation": "|".join(f"w{n}" for n in range(50_000)),
+        "wide_alternation": "|".join(f"w{n}" for n in range(15_000)),
+        "wider_alternation": "|".join(f"w{n}" for n in range(50_000)),
         "classes": "[" + "".join(chr(n) for n in range(0x4E00, 0x9FFF, 2)) + "]{1,50}x",
         "long_literal": "a" * 1_000_000,
         "overlaps": "(?:a|b|ab)(?:a|b|ab){0,60}c",
@@ -165,7 +167,11 @@ def regexes() -> Iterator[tuple[str, Make]]:
         "words_backwards": "(?:" + "|".join(f"{n:05d}x*" for n in range(5_000)) + "){3,90}",
     }
     for name, pattern in patterns.items():
-        yield name, lambda pattern=pattern: Regex(pattern)
+        yield name, partial(Regex, pattern)
+
+
+def _schema_of(make: Callable[[], Any]) -> Constraint:
+    return JsonSchema(make())
 
 
 def schemas() -> Iterator[tuple[str, Make]]:
@@ -215,6 +221,7 @@ def schemas() -> Iterator[tuple[str, Make]]:
         "huge_exponent": lambda: '{"type": "number", "minimum": 1e999999, "maximum": 2e999999}',
         "huge_exponent_multiple": lambda: '{"type": "number", "multipleOf": 1e-999999}',
         "huge_exponent_const": lambda: '{"const": 1e999999999}',
+        "huge_exponent_enum": lambda: '{"enum": [1e999999999, 2], "minimum": 1, "multipleOf": 1}',
         "huge_exponent_count": lambda: '{"type": "string", "maxLength": 1e999999999}',
         "digits_1000000": lambda: '{"type": "integer", "minimum": ' + "9" * 1_000_000 + "}",
         "big_10_mb": lambda: _big(10),
@@ -268,7 +275,7 @@ def schemas() -> Iterator[tuple[str, Make]]:
         },
     }
     for name, make in made.items():
-        yield name, lambda make=make: JsonSchema(make())
+        yield name, partial(_schema_of, make)
     yield (
         "any_order_1000",
         lambda: JsonSchema(wide(1_000, additionalProperties=False), property_order="any"),
