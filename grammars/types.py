@@ -73,8 +73,15 @@ class TypeOf(Constraint):
             object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:
-        source = SchemaSource(parse_json(self.text), of_type=True)
-        return lower_schema(algebra, source, Style(whitespace=self.whitespace))
+        return lower_schema(algebra, self.source(), self.style())
+
+    def source(self) -> SchemaSource:
+        """The schema of the type."""
+        return SchemaSource(parse_json(self.text), of_type=True)
+
+    def style(self) -> Style:
+        """How its values are written."""
+        return Style(whitespace=self.whitespace)
 
     def parse(self, text: str) -> Any:
         """The instance of the type."""
