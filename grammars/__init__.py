@@ -20,6 +20,7 @@ from grammars.errors import (
     GrammarError,
     UnsupportedError,
 )
+from grammars.explanation import Explanation, explain
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
 from grammars.types import TypeOf
@@ -33,6 +34,7 @@ __all__ = [
     "Concatenation",
     "Constraint",
     "EmptyLanguageError",
+    "Explanation",
     "Grammar",
     "GrammarError",
     "JsonSchema",
@@ -43,5 +45,6 @@ __all__ = [
     "UnsupportedError",
     "Vocabulary",
     "accepts",
+    "explain",
     "token_accepts",
 ]
