@@ -14,6 +14,12 @@ from grammars.automaton import Automaton, Edge
 from grammars.characters import CONTINUATION, Class, Label, decode, join, leads, show
 from grammars.errors import GrammarError
 
+MAX_MERGED = 1_000
+"""States before equal ones are merged: that may take as many rounds as there are states."""
+
+Edges = dict[int, dict[int, list[Label]]]
+"""For each state its targets, and the labels that lead there."""
+
 MAX_LABEL = 60
 """Characters of a label; what is longer ends with an ellipsis."""
 
@@ -64,14 +70,12 @@ def to_mermaid(automaton: Automaton, *, max_states: int) -> str:
 
 
 def _draw(automaton: Automaton, max_states: int) -> _Drawing:
-    if not automaton.is_whole:
+    if not automaton.is_whole or len(automaton) > MAX_MERGED:
         raise GrammarError(
-            f"the automaton has more than the {len(automaton)} states that were visited; "
+            f"the automaton has more than {min(len(automaton), MAX_MERGED)} states; "
             "only small ones are drawn"
         )
-    merged, accepting = _merge_equal(automaton)
-    ways = _by_characters(merged)
-    edges = {state: _whole_labels(state, ways, accepting) for state in ways}
+    edges, accepting = simplify(automaton)
     order = _reached(edges)
     if len(order) > max_states:
         raise GrammarError(
@@ -85,6 +89,13 @@ def _draw(automaton: Automaton, max_states: int) -> _Drawing:
         for target, labels in edges[state].items()
     ]
     return _Drawing([accepting[state] for state in order], drawn)
+
+
+def simplify(automaton: Automaton) -> tuple[Edges, list[bool]]:
+    """What is drawn of a whole automaton, some of it out of reach, and where texts end."""
+    merged, accepting = _merge_equal(automaton)
+    ways = _by_characters(merged)
+    return {state: _whole_labels(state, ways, accepting) for state in ways}, accepting
 
 
 def _merge_equal(automaton: Automaton) -> tuple[Bytes, list[bool]]:
@@ -157,7 +168,7 @@ def _whole_labels(state: int, ways: Ways, accepting: list[bool]) -> dict[int, li
     return found
 
 
-def _reached(edges: dict[int, dict[int, list[Label]]]) -> list[int]:
+def _reached(edges: Edges) -> list[int]:
     """The states that are left, breadth first from the start."""
     order = [0]
     for state in order:

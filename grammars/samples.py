@@ -20,7 +20,7 @@ from grammars.vocabulary import Vocabulary
 EXTRA_BYTES = (0, 6, 16, 32, 64)
 """How much longer than the shortest text the walks become before they turn to the end."""
 
-TRIES = 4
+TRIES = 10
 """Walks for each sample: small languages give the same text again."""
 
 STOPS = 0.5
@@ -64,6 +64,7 @@ class _Walks:
         self._completions = Completions(algebra, byte_vocabulary())
         self._random = random.Random(seed)
         self._taken: Counter[tuple[Expr, Expr]] = Counter()
+        self._written: Counter[tuple[Expr, int]] = Counter()
 
     def draw(self, start: Expr, extra: int, *, is_first: bool) -> bytes | None:
         """One text, of about `extra` bytes more than the shortest; None when there is none."""
@@ -100,9 +101,17 @@ class _Walks:
             weights.append(liking / (1 + self._taken[here, rest]) if rest is not here else liking)
         ((mask, rest),) = self._random.choices(options, weights)
         self._taken[here, rest] += 1
+        byte = self._choose(here, mask, before)
+        self._written[here, byte] += 1
+        return byte
+
+    def _choose(self, here: Expr, mask: int, before: int) -> int:
+        """A byte of a set: a class as it is liked, and of that one that was not written here."""
         classes = [(weight, bytes_ & mask) for weight, bytes_ in _liked(before) if bytes_ & mask]
         ((_, chosen),) = self._random.choices(classes, [weight for weight, _ in classes])
-        return self._random.choice([byte for byte in range(256) if chosen >> byte & 1])
+        members = [byte for byte in range(256) if chosen >> byte & 1]
+        fewest = min(self._written[here, byte] for byte in members)
+        return self._random.choice([b for b in members if self._written[here, b] == fewest])
 
     def _ending(self, here: Expr) -> bytes:
         """The shortest way from here to the end of a text."""

@@ -132,9 +132,10 @@ def _maker(options: argparse.Namespace) -> Callable[[], Constraint]:
             given["resources"] = dict(map(_resource, given["resources"]))
         return lambda: grammars.JsonSchema(text, **given)
     allowed = {"whitespace"} if options.type is not None else set()
-    wrong = [f"--{name.removesuffix('s').replace('_', '-')}" for name in given.keys() - allowed]
+    wrong = sorted(given.keys() - allowed)
     if wrong:
-        raise UsageError(f"{', '.join(sorted(wrong))} goes with a FILE only; leave it out")
+        option = wrong[0].replace("resources", "resource").replace("_", "-")
+        raise UsageError(f"--{option} goes with a FILE only; leave it out")
     if options.regex is not None:
         return lambda: grammars.Regex(options.regex)
     if options.type is not None:

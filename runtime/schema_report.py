@@ -48,8 +48,7 @@ def write_text(explanation: Explanation, title: str) -> None:
     state = Text("supported", "green") if explanation.is_supported else Text("refused", "red")
     console.print(Text(f"{title}: ").append(state))
     for fault in explanation.faults:
-        where = _where(fault.position)
-        console.print(Text(f"  {where}{fault.kind}: ", "red").append(Text(fault.message, "")))
+        console.print(Text(f"  {fault.kind}: ", "red").append(Text(fault.message, "not red")))
     if explanation.has_more_faults:
         console.print("  there may be more; check again when these are mended")
     if explanation.is_supported:
@@ -64,12 +63,6 @@ def _list(console: Console, title: str, lines: list[str]) -> None:
         console.print(Text(f"  {title}", "bold"))
         for line in lines:
             console.print(Text(f"    {line}"))
-
-
-def _where(position: int | str | None) -> str:
-    if position is None:
-        return ""
-    return f"column {position}: " if isinstance(position, int) else f"{position or '/'}: "
 
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
