@@ -5,8 +5,9 @@
   for anything). A snippet's lines are those of `program.py`.
 * `"path/to/model"` is a tiny random model. A section with a block marked `python model` needs the
   default model.
-* A command of `.venv/bin/sgdsl` is run; what stands below it is what it prints. Other commands are other tests' work, or take long: what
-  they call must exist and must know the options that are shown.
+* A command of `.venv/bin/sgdsl` is run, and what stands below it is what it prints. Other commands
+  are other tests' work, or take long: what they call must exist and must know the options that are
+  shown.
 """
 
 from __future__ import annotations
