@@ -16,12 +16,8 @@ from numpy.typing import NDArray
 from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
-from grammars.trie import Trie
 
 DEAD = 0
-
-MAX_KEPT_WALKS = 32
-"""Each takes 4 bytes for every node of a trie: about 400 KB for 50,000 tokens."""
 
 
 class StateTable:
@@ -42,17 +38,6 @@ class StateTable:
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
         self._ids: dict[Expr, int] = {}
-        self._walks: dict[tuple[Expr, Trie], NDArray[np.int32]] = {}
-
-    def kept_walk(self, node: Expr, trie: Trie) -> NDArray[np.int32] | None:
-        """The states after each node of a trie, if a walk from `node` was kept."""
-        return self._walks.get((node, trie))
-
-    def keep_walk(self, node: Expr, trie: Trie, after: NDArray[np.int32]) -> None:
-        """Keeps what a walk found; it holds as long as the ids do."""
-        while len(self._walks) >= MAX_KEPT_WALKS:
-            del self._walks[next(iter(self._walks))]
-        self._walks[node, trie] = after
 
     def derive_with(self, completions: Completions) -> None:
         """Whose expressions the next walk is about; those of others stay where they are."""
