@@ -29,6 +29,9 @@ _SCHEMA_OPTIONS = (
 )
 """The arguments of `grammars.JsonSchema`, under the same names."""
 
+_TYPE_OPTIONS = frozenset({"whitespace", "max_whitespace", "property_order", "ascii_only"})
+"""Those that `grammars.TypeOf` has, too."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
@@ -37,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--regex", metavar="PATTERN", help="a regular expression")
     what.add_argument("--grammar", metavar="FILE", help="a context-free grammar; '-' for stdin")
     what.add_argument("--type", metavar="MODULE:NAME", help="a Python type")
-    _add_schema_options(parser.add_argument_group("how values are written (JSON Schemas)"))
+    _add_schema_options(parser.add_argument_group("how values are written (JSON Schemas, types)"))
     shown = parser.add_argument_group("what is shown")
     form = shown.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="everything as one JSON object")
@@ -131,21 +134,19 @@ def _maker(options: argparse.Namespace) -> Callable[[], Constraint]:
         if "resources" in given:
             given["resources"] = dict(map(_resource, given["resources"]))
         return lambda: grammars.JsonSchema(text, **given)
-    allowed = {"whitespace"} if options.type is not None else set()
+    allowed = _TYPE_OPTIONS if options.type is not None else frozenset()
     wrong = sorted(given.keys() - allowed)
     if wrong:
         option = wrong[0].replace("resources", "resource").replace("_", "-")
-        raise UsageError(f"--{option} goes with a FILE only; leave it out")
+        kinds = "a FILE or --type" if wrong[0] in _TYPE_OPTIONS else "a FILE only"
+        raise UsageError(f"--{option} goes with {kinds}; leave it out")
     if options.regex is not None:
         return lambda: grammars.Regex(options.regex)
     if options.type is not None:
         tp = _load(options.type)
         return lambda: grammars.TypeOf(tp, **given)
-    kind: Callable[[str], Constraint] | None = getattr(grammars, "Cfg", None)
-    if kind is None:
-        raise UsageError("this version has no context-free grammars; give a FILE or --regex")
     text = _read(options.grammar)
-    return lambda: kind(text)
+    return lambda: grammars.Cfg(text)
 
 
 def _read(file: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import grammars
 from runtime import cli
 
 Schema = dict[str, Any]
@@ -125,9 +124,10 @@ def test_a_pattern_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_type_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, "--type", "fractions:Fraction", code=1)["faults"]
     assert told(capsys, "--type", "builtins:bool")["samples"] == ["true", "false"]
+    options = ["--whitespace", "flexible", "--max-whitespace", "2"]
+    assert told(capsys, "--type", "builtins:bool", *options)["max_bytes"] == 7
 
 
-@pytest.mark.skipif(not hasattr(grammars, "Cfg"), reason="there are no context-free grammars")
 def test_a_grammar_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "nested.lark"
     file.write_text('start: "(" start? ")"\n', encoding="utf-8")
@@ -165,6 +165,7 @@ def test_what_is_too_large_to_draw_is_one_line_and_exit_code_1(
         (["/no/such.json"], "'/no/such.json' cannot be read: No such file"),
         (["--regex", "a", "--formats", "ignore"], "--formats goes with a FILE only"),
         (["--type", "builtins:int", "--resource", "a=b"], "--resource goes with a FILE only"),
+        (["--regex", "a", "--whitespace", "single"], "--whitespace goes with a FILE or --type"),
         (["--type", "builtins"], "not of the form MODULE:NAME"),
         (["--type", "no_such_module:X"], "cannot be loaded: No module named"),
         (["--type", "builtins:X"], "cannot be loaded: module 'builtins' has no attribute"),
