@@ -151,7 +151,7 @@ class Completions:
         if isinstance(node, ByteSet):
             return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
         if isinstance(node, Concat):
-            return self._prepend(node.head, self._prepend(node.tail, tail))
+            return self._in_front(node, tail)
         if isinstance(node, Union):
             return self._cheapest([self._prepend(option, tail) for option in node.options])
         if isinstance(node, Repeat):
@@ -167,6 +167,16 @@ class Completions:
             return tail if node.nullable else self._nowhere
         found = self.witness(node)
         return self._nowhere if found is None else self._bytes(found, tail)
+
+    def _in_front(self, node: Expr, tail: Spelling) -> Spelling:
+        """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""
+        heads: list[Expr] = []
+        while isinstance(node, Concat):
+            heads.append(node.head)
+            node = node.tail
+        for part in reversed([*heads, node]):
+            tail = self._prepend(part, tail)
+        return tail
 
     def _repeated(self, node: Repeat, tail: Spelling) -> Spelling:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
