@@ -23,6 +23,7 @@ from grammars.errors import (
 )
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
+from grammars.substring import Substring
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
@@ -41,6 +42,7 @@ __all__ = [
     "Matcher",
     "Regex",
     "Repetition",
+    "Substring",
     "TypeOf",
     "UnsupportedError",
     "Vocabulary",
