@@ -24,6 +24,7 @@ from grammars.errors import (
 from grammars.explanation import Explanation, explain
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
+from grammars.substring import Substring
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
@@ -43,6 +44,7 @@ __all__ = [
     "Matcher",
     "Regex",
     "Repetition",
+    "Substring",
     "TypeOf",
     "UnsupportedError",
     "Vocabulary",
