@@ -11,6 +11,7 @@ Say what is asked (`Regex`, `JsonSchema`, `Choices`, `TypeOf`), compile it for a
 It needs numpy (and pydantic for types), and knows nothing of models, devices or programs.
 """
 
+from grammars.cfg import Cfg
 from grammars.compiler import Compiler, accepts, token_accepts
 from grammars.compose import Alternation, Concatenation, Repetition
 from grammars.constraint import Choices, Constraint, JsonSchema, Regex
@@ -20,28 +21,34 @@ from grammars.errors import (
     GrammarError,
     UnsupportedError,
 )
+from grammars.explanation import Explanation, explain
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
+from grammars.substring import Substring
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
 __all__ = [
     "Alternation",
+    "Cfg",
     "Choices",
     "CompileBudgetError",
     "Compiler",
     "Concatenation",
     "Constraint",
     "EmptyLanguageError",
+    "Explanation",
     "Grammar",
     "GrammarError",
     "JsonSchema",
     "Matcher",
     "Regex",
     "Repetition",
+    "Substring",
     "TypeOf",
     "UnsupportedError",
     "Vocabulary",
     "accepts",
+    "explain",
     "token_accepts",
 ]

@@ -63,9 +63,12 @@ class Budget:
         self._is_cancelled = False
         self.allow(max_steps, max_seconds, max_bytes)
 
-    def allow(self, max_steps: int, max_seconds: float, max_bytes: int) -> None:
-        """Start an allowance of this size, and make the next ones as large."""
-        self.max_bytes = max_bytes
+    def allow(self, max_steps: int, max_seconds: float, max_bytes: int | None = None) -> None:
+        """Start an allowance of this size, and make the next ones as large. `max_bytes`: another
+        limit from now on.
+        """
+        if max_bytes is not None:
+            self.max_bytes = max_bytes
         self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.refill()

@@ -2,7 +2,8 @@
 
 `arms(node)` is a disjoint partition of the first bytes that are possible: ((byte set, rest), ...),
 computed once per expression by composing its parts' partitions. No rest is EMPTY; under an
-intersection or complement a rest may still denote no string (see `completion`).
+intersection or complement a rest may still denote no string (see `completion`). What is noted (see
+`noting`) is noted by `step` alone.
 
 It must not know of tokens, tables or budgets beyond those of the algebra.
 Source: Owens, Reppy, Turon, "Regular-expression derivatives re-examined", 2009 (classes of bytes
@@ -29,6 +30,7 @@ from grammars.expr import (
     Union,
     Words,
 )
+from grammars.noting import noted
 
 BYTES_PER_ARM = 130
 """A pair and its set of bytes."""
@@ -45,7 +47,26 @@ def arms(algebra: Algebra, node: Expr) -> Arms:
 
 
 def step(algebra: Algebra, node: Expr, byte: int) -> Expr:
-    """What remains of `node` after `byte`; EMPTY when it cannot start with it."""
+    """What remains of `node` after `byte`, which is noted; EMPTY when it cannot start with it."""
+    rest = _after(algebra, node, byte)
+    return noted(algebra, rest, byte) if rest.is_open else rest
+
+
+def _after(algebra: Algebra, node: Expr, byte: int) -> Expr:
+    """What remains, with nothing noted yet. A state that notes is new with every byte, so only the
+    arm that is asked for is made.
+    """
+    if node.arms is None and node.is_open:
+        if isinstance(node, Concat):
+            left = _after(algebra, node.head, byte)
+            rest = algebra.concat(left, node.tail)
+            if not node.head.nullable:
+                return rest
+            return algebra.union([rest, _after(algebra, node.tail, byte)])
+        if isinstance(node, Union):
+            return algebra.union([_after(algebra, option, byte) for option in node.options])
+        if isinstance(node, Intersection):
+            return algebra.intersection([_after(algebra, option, byte) for option in node.options])
     for mask, rest in arms(algebra, node):
         if mask >> byte & 1:
             return rest

@@ -19,12 +19,14 @@ from grammars.clamp import clamp
 from grammars.completion import Completions, Spelling
 from grammars.derive import walk
 from grammars.expr import NEAR, Expr
+from grammars.loop_walks import LoopWalks
 from grammars.masks import BYTES_PER_MASK, BandMask, Mask, compute_band
+from grammars.noting import loosened
 from grammars.relax import relax
 from grammars.row_table import RowTable
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
-from grammars.trie_walk import after_each_node
+from grammars.trie_walk import TrieWalks
 from grammars.vocabulary import Vocabulary
 
 MAX_KEPT_STATES = 16_384
@@ -87,22 +89,28 @@ class MaskStore:
             vocabulary.num_words, max_rows=max_bytes // (BYTES_PER_MASK + 4 * vocabulary.num_words)
         )
         self._states = StateTable()
+        self._loops = LoopWalks()
+        self._walks = TrieWalks(self._states, self._loops)
         self._lock = Lock()
 
     def known(self, node: Expr) -> Mask | None:
         """The mask of a state, if it is known already."""
-        clamped = node.clamped.get(self.vocabulary.longest) if node.counts else node
+        loose = node.loose if node.notes else node
+        if loose is None:
+            return None
+        clamped = loose.clamped.get(self.vocabulary.longest) if loose.counts else loose
         found = None if clamped is None else self._cache.get(clamped.serial)
         return found if isinstance(found, Mask) else None
 
     def mask(self, node: Expr, completions: Completions) -> Mask:
         """The mask of a state; `completions` are those of its grammar, which the caller guards."""
-        node = clamp(completions.algebra, node, self.vocabulary.longest)
+        algebra = completions.algebra
+        node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
         found = self._cache.get(node.serial)
         if isinstance(found, Mask):
             return found
         with self._deriving(completions):
-            bands = self._bands(node, completions.algebra)
+            bands = self._bands(node, algebra)
         made = Mask(bands, self.vocabulary, is_complete=node.nullable, table=self._rows)
         self._cache.put(node.serial, made)
         return made
@@ -114,7 +122,7 @@ class MaskStore:
         another expression than what follows `node`, with another, dearer witness of its own.
         """
         algebra = completions.algebra
-        node = clamp(algebra, node, self.vocabulary.longest)
+        node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
         trie = next(trie for trie in self.vocabulary.bands if len(data) <= trie.longest)
         with self._deriving(completions):
             source, _ = self._band(clamp(algebra, node, trie.longest), trie)
@@ -126,7 +134,7 @@ class MaskStore:
         """
         trie = self.vocabulary.trie
         with self._deriving(completions):
-            reached = after_each_node(node, trie, self._states)[trie.token_node]
+            reached = self._walks.after_each_node(node, trie)[trie.token_node]
             found = np.bincount(reached, minlength=len(self._states))
             found[DEAD] = 0
             ids = found.nonzero()[0]
@@ -144,6 +152,7 @@ class MaskStore:
             held = states.held_bytes(beside=completions)
             if states.num_known > MAX_KEPT_STATES or held > MAX_HELD_BYTES:
                 states.clear()
+                self._loops.forget_ids()
             self._states.derive_with(completions)
             yield
 
@@ -151,8 +160,9 @@ class MaskStore:
         """The parts of a mask. Where no counter is near its end, all tokens are one band."""
         bands = self.vocabulary.bands
         clamped = [clamp(algebra, node, trie.longest) for trie in bands]
-        if node.plain and all(key is node for key in clamped):
-            return [compute_band(node, self.vocabulary.trie, states=self._states)]
+        is_same = all(key is node for key in clamped)
+        if is_same and relax(algebra, node)[0] is node:
+            return [self._compute(node, self.vocabulary.trie)]
         return [self._band(key, trie)[1] for key, trie in zip(clamped, bands, strict=True)]
 
     def _band(self, node: Expr, trie: Trie) -> tuple[Expr, BandMask]:
@@ -169,10 +179,13 @@ class MaskStore:
                 return relaxed, shared
         return node, self._exact_band(node, trie)
 
+    def _compute(self, node: Expr, trie: Trie) -> BandMask:
+        return compute_band(node, trie, states=self._states, walks=self._walks)
+
     def _exact_band(self, node: Expr, trie: Trie) -> BandMask:
         found = self._cache.get((node.serial, trie))
         if isinstance(found, BandMask):
             return found
-        made = compute_band(node, trie, states=self._states)
+        made = self._compute(node, trie)
         self._cache.put((node.serial, trie), made)
         return made

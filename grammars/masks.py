@@ -15,7 +15,7 @@ from grammars.expr import Expr
 from grammars.row_table import RowTable
 from grammars.states import StateTable
 from grammars.trie import Int32, Trie
-from grammars.trie_walk import after_each_node
+from grammars.trie_walk import TrieWalks
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
 
 BYTES_PER_MASK = 500
@@ -143,11 +143,11 @@ class Mask:
         return row
 
 
-def compute_band(node: Expr, trie: Trie, *, states: StateTable) -> BandMask:
+def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
     completions = states.completions
     vocabulary = completions.vocabulary
-    reached = after_each_node(node, trie, states)[trie.token_node]  # one for each token
+    reached = walks.after_each_node(node, trie)[trie.token_node]  # one for each token
     allowed = reached.nonzero()[0]
     token_ids, reached = trie.token_ids[allowed], reached[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)

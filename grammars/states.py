@@ -17,12 +17,8 @@ from grammars.budget import Budget
 from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
-from grammars.trie import Trie
 
 DEAD = 0
-
-MAX_KEPT_WALKS = 32
-"""Each takes 4 bytes for every node of a trie: about 400 KB for 50,000 tokens."""
 
 
 class StateTable:
@@ -43,7 +39,6 @@ class StateTable:
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
         self._ids: dict[Expr, int] = {}
-        self._walks: dict[tuple[Expr, Trie], NDArray[np.int32]] = {}
         self._budgets: dict[Budget, None] = {}
 
     @property
@@ -55,16 +50,6 @@ class StateTable:
         """What the other grammars of these states take, as they count it themselves."""
         own = beside.algebra.budget
         return sum(budget.num_bytes for budget in self._budgets if budget is not own)
-
-    def kept_walk(self, node: Expr, trie: Trie) -> NDArray[np.int32] | None:
-        """The states after each node of a trie, if a walk from `node` was kept."""
-        return self._walks.get((node, trie))
-
-    def keep_walk(self, node: Expr, trie: Trie, after: NDArray[np.int32]) -> None:
-        """Keeps what a walk found; it holds as long as the ids do."""
-        while len(self._walks) >= MAX_KEPT_WALKS:
-            del self._walks[next(iter(self._walks))]
-        self._walks[node, trie] = after
 
     def derive_with(self, completions: Completions) -> None:
         """Whose expressions the next walk is about; those of others stay where they are."""

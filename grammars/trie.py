@@ -65,6 +65,33 @@ class Trie:
         """`first_child`, `num_children` and `edge_byte` as lists, for walks in Python."""
         return self.first_child.tolist(), self.num_children.tolist(), self.edge_byte.tolist()
 
+    @cached_property
+    def _levels(self) -> list[slice]:
+        """The nodes of each level below the root."""
+        found = []
+        first, last = 0, 1
+        while last < self.num_nodes:
+            first, last = last, last + int(self.num_children[first:last].sum())
+            found.append(slice(first, last))
+        return found
+
+    def below(self, nodes: NDArray[np.integer]) -> NDArray[np.intp]:
+        """All nodes below any of `nodes`, which are not below each other."""
+        is_below = np.zeros(self.num_nodes, dtype=bool)
+        is_below[nodes] = True
+        for level in self._levels:
+            is_below[level] |= is_below[self.parent[level]]
+        is_below[nodes] = False
+        return is_below.nonzero()[0]
+
+    def text_of(self, node: int) -> bytes:
+        """The bytes that lead to a node."""
+        found = bytearray()
+        while node:
+            found.append(self.edge_byte.item(node))
+            node = self.parent.item(node)
+        return bytes(reversed(found))
+
     def child_of(self) -> dict[int, int]:
         """(node * 256 + byte) -> child, for walks in Python."""
         keys = self.parent[1:].astype(np.int64) * 256 + self.edge_byte[1:]

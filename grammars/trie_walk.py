@@ -4,19 +4,23 @@ A trie is walked level by level with numpy: a frontier of (trie node, state) pai
 all children at once, each child's state is gathered from the table of transitions, and the dead
 ones are dropped.
 
-A state `x{m,n} . tail` whose x takes many bytes (the inside of a string, above all) reaches most of
-the trie, and mostly without leaving x{m,n}. That part is walked once for the head alone and kept;
-for each tail only what leaves the head is walked.
+A *loop* `x{m,n} . tail` whose x takes many bytes (the inside of a string, above all) reaches most
+of the trie, and mostly without leaving x{m,n}. That part is walked once for the head alone and kept
+(see `loop_walks`); wherever a walk comes upon the loop, what is kept is grafted on, and only what
+leaves the head is walked.
 It must not know of masks and costs.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grammars.derive import arms
 from grammars.expr import Concat, Expr, Repeat
+from grammars.loop_walks import LoopWalks
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
 
@@ -26,104 +30,171 @@ FEW = 4
 WIDE = 64
 """First bytes of a head that is walked apart from its tail; a narrow one reaches little."""
 
+MANY = 24
+"""Places of one loop in a frontier from which on it is grafted: that costs a look at all nodes."""
 
-def after_each_node(node: Expr, trie: Trie, states: StateTable) -> Int32:
-    """The state after each node of the trie, DEAD where it cannot be reached. # [num_nodes]"""
-    if isinstance(node, Concat) and isinstance(node.head, Repeat):
-        after = _after_head(node, trie, states)
-        if after is not None:
-            return after
-    return _walk(node, trie, states)
+Frontier = tuple[NDArray[np.integer], Int32]
+"""Inner nodes of the trie, and the state after each."""
 
 
-def _walk(node: Expr, trie: Trie, states: StateTable) -> Int32:
-    """The same from one walk over all that is reached."""
-    after = np.zeros(trie.num_nodes, dtype=np.int32)
-    root = np.zeros(1, dtype=np.int32)
-    _extend(after, trie, states, frontier=(root, np.full(1, states.id_of(node), dtype=np.int32)))
-    return after
-
-
-def _after_head(node: Concat, trie: Trie, states: StateTable) -> Int32 | None:
-    """The same from the head's own walk, and one over what leaves it.
-
-    None where this is of no use, or where a byte may both stay in the head and leave it: then a
-    node is reached in two ways at once, and only the whole state knows what they have in common.
+class Loop(NamedTuple):
+    """A state whose head is walked apart: the states inside of the head after each node of a trie
+    (at the root, that of the head), and those states.
     """
-    algebra = states.completions.algebra
-    head, tail = node.head, node.tail
-    if _first_bytes(head, states).bit_count() < WIDE:
-        return None
-    inside = states.kept_walk(head, trie)
-    if inside is None:
-        inside = _walk(head, trie, states)
-        inside[0] = states.id_of(head)
-        states.keep_walk(head, trie, inside)
-    leaving = _first_bytes(tail, states)
-    whole = np.zeros(len(states), dtype=np.int32)  # by the head's state: that of head . tail
-    may_leave = np.zeros(len(states), dtype=bool)
-    for state_id in np.bincount(inside)[1:].nonzero()[0].tolist():
-        within = states.node(state_id + 1)
-        whole[state_id + 1] = states.id_of(algebra.concat(within, tail))
-        may_leave[state_id + 1] = within.nullable
-        if within.nullable and _first_bytes(within, states) & leaving:
+
+    node: Concat
+    inside: Int32
+    states: list[tuple[int, Expr]]
+
+
+Grafts = dict[int, tuple[Loop, list[NDArray[np.integer]]]]
+"""By state: a loop, and the nodes at which it begins."""
+
+
+class TrieWalks:
+    """Walks tries with the states of one table. `loops` keeps what loops reach."""
+
+    def __init__(self, states: StateTable, loops: LoopWalks) -> None:
+        self._states = states
+        self._loops = loops
+
+    def after_each_node(self, node: Expr, trie: Trie) -> Int32:
+        """The state after each node of the trie, DEAD where it cannot be reached. # [num_nodes]"""
+        after = np.zeros(trie.num_nodes, dtype=np.int32)
+        loop = self._loop(node, trie)
+        if loop is not None:
+            self._graft(after, trie, loop)
+        else:
+            start = np.full(1, self._states.id_of(node), dtype=np.int32)
+            self._extend(after, trie, (np.zeros(1, dtype=np.int32), start))
+        return after
+
+    # -- level by level ----------------------------------------------------------------------
+
+    def _extend(self, after: Int32, trie: Trie, frontier: Frontier) -> None:
+        """Walks on below a frontier."""
+        states = self._states
+        nodes, reached = frontier
+        grafts: Grafts = {}
+        while len(nodes) > FEW or (len(nodes) and not nodes[0]):
+            states.fill_missing(reached)
+            counts = trie.num_children[nodes]
+            ends = counts.cumsum(dtype=np.int32)
+            children = (trie.first_child[nodes] - (ends - counts)).repeat(counts)
+            children += np.arange(ends[-1], dtype=np.int32)
+            successors = states.table[reached.repeat(counts), trie.edge_byte[children]]
+            alive = successors.nonzero()[0]
+            nodes, reached = children[alive], successors[alive]
+            after[nodes] = reached
+            inner = trie.num_children[nodes].nonzero()[0]
+            nodes, reached = nodes[inner], reached[inner]
+            if len(nodes) >= MANY:
+                nodes, reached = self._cut_loops(nodes, reached, trie, grafts)
+        self._extend_few(after, trie, list(zip(nodes.tolist(), reached.tolist(), strict=True)))
+        for loop, places in grafts.values():
+            self._graft(after, trie, loop, at=np.concatenate(places))
+
+    def _extend_few(self, after: Int32, trie: Trie, pending: list[tuple[int, int]]) -> None:
+        """The same for a few, one child after another."""
+        first_child, num_children, edge_byte = trie.lists
+        while pending:
+            node, state = pending.pop()
+            row = self._states.row(state)
+            first = first_child[node]
+            for child in range(first, first + num_children[node]):
+                successor = row.item(edge_byte[child])
+                if successor != DEAD:
+                    after[child] = successor
+                    if num_children[child]:
+                        pending.append((child, successor))
+
+    def _cut_loops(
+        self, nodes: NDArray[np.integer], reached: Int32, trie: Trie, grafts: Grafts
+    ) -> Frontier:
+        """The frontier without the places of loops, which are noted in `grafts`.
+
+        A place is one of a loop where the kept walk, from the root, is at the loop's start, too:
+        then all below is the same.
+        """
+        many = (np.bincount(reached) >= MANY).nonzero()[0]
+        for state_id in many.tolist():
+            loop = self._loop(self._states.node(state_id), trie)
+            if loop is None:
+                continue
+            is_there = (reached == state_id) & (loop.inside[nodes] == loop.inside[0])
+            if is_there.any():
+                grafts.setdefault(state_id, (loop, []))[1].append(nodes[is_there])
+                nodes, reached = nodes[~is_there], reached[~is_there]
+        return nodes, reached
+
+    # -- loops -------------------------------------------------------------------------------
+
+    def _loop(self, node: Expr, trie: Trie) -> Loop | None:
+        """The loop that a state is, if it is one whose head is worth to be walked apart.
+
+        None where a byte may both stay in the head and leave it: then a node is reached in two ways
+        at once, and only the whole state knows what they have in common.
+        """
+        if not isinstance(node, Concat) or not isinstance(node.head, Repeat):
             return None
-    after: Int32 = whole[inside]
-    after[0] = DEAD
-    row = states.row(states.id_of(tail))
-    outside = (row[trie.edge_byte] != DEAD).nonzero()[0]
-    outside = outside[(outside > 0) & may_leave[inside[trie.parent[outside]]]]
-    reached = row[trie.edge_byte[outside]]
-    after[outside] = reached
-    inner = trie.num_children[outside].nonzero()[0]
-    _extend(after, trie, states, frontier=(outside[inner], reached[inner]))
-    return after
+        leaving = self._first_bytes(node.tail)
+        staying = self._first_bytes(node.head)
+        if staying.bit_count() < WIDE or staying & leaving:
+            return None
+        inside = self._inside(node.head, trie)
+        states: list[tuple[int, Expr]] = []
+        for state_id in (np.bincount(inside)[1:].nonzero()[0] + 1).tolist():
+            within = self._states.node(state_id)
+            if within.nullable and self._first_bytes(within) & leaving:
+                return None
+            states.append((state_id, within))
+        return Loop(node, inside, states)
 
+    def _inside(self, head: Expr, trie: Trie) -> Int32:
+        """The states after each node inside of a loop's head, that of the head at the root."""
+        inside = self._loops.get(head, trie, self._states)
+        if inside is None:
+            inside = np.zeros(trie.num_nodes, dtype=np.int32)
+            start = np.full(1, self._states.id_of(head), dtype=np.int32)
+            self._extend(inside, trie, (np.zeros(1, dtype=np.int32), start))
+            inside[0] = start[0]
+            self._loops.keep(head, trie, inside)
+        return inside
 
-def _first_bytes(node: Expr, states: StateTable) -> int:
-    """The set of bytes that a string of `node` may begin with."""
-    mask = 0
-    for part, _ in arms(states.completions.algebra, node):
-        mask |= part
-    return mask
+    def _graft(
+        self, after: Int32, trie: Trie, loop: Loop, *, at: NDArray[np.integer] | None = None
+    ) -> None:
+        """Fills in what a loop reaches below the nodes `at` (None: the root), and walks what leaves
+        it.
+        """
+        states, inside, tail = self._states, loop.inside, loop.node.tail
+        concat = states.completions.algebra.concat
+        whole = np.zeros(len(states), dtype=np.int32)  # by the head's state: that of the loop
+        may_leave = np.zeros(len(states), dtype=bool)
+        for state_id, within in loop.states:
+            whole[state_id] = states.id_of(concat(within, tail))
+            may_leave[state_id] = within.nullable
+        row = states.row(states.id_of(tail))
+        outside = (row[trie.edge_byte] != DEAD).nonzero()[0]
+        outside = outside[outside > 0]
+        if at is None:
+            after[1:] = whole[inside[1:]]
+            outside = outside[may_leave[inside[trie.parent[outside]]]]
+        else:
+            below = trie.below(at)
+            after[below] = whole[inside[below]]
+            is_left = np.zeros(trie.num_nodes, dtype=bool)
+            is_left[below] = may_leave[inside[below]]
+            is_left[at] = loop.node.head.nullable
+            outside = outside[is_left[trie.parent[outside]]]
+        reached = row[trie.edge_byte[outside]]
+        after[outside] = reached
+        inner = trie.num_children[outside].nonzero()[0]
+        self._extend(after, trie, (outside[inner], reached[inner]))
 
-
-def _extend(
-    after: Int32,
-    trie: Trie,
-    states: StateTable,
-    *,
-    frontier: tuple[NDArray[np.integer], Int32],
-) -> None:
-    """Walks on below a frontier of inner nodes and the state after each."""
-    nodes, reached = frontier
-    while len(nodes) > FEW or (len(nodes) and not nodes[0]):
-        states.fill_missing(reached)
-        counts = trie.num_children[nodes]
-        ends = counts.cumsum(dtype=np.int32)
-        children = (trie.first_child[nodes] - (ends - counts)).repeat(counts)
-        children += np.arange(ends[-1], dtype=np.int32)
-        successors = states.table[reached.repeat(counts), trie.edge_byte[children]]
-        alive = successors.nonzero()[0]
-        nodes, reached = children[alive], successors[alive]
-        after[nodes] = reached
-        inner = trie.num_children[nodes].nonzero()[0]
-        nodes, reached = nodes[inner], reached[inner]
-    _extend_few(after, trie, states, list(zip(nodes.tolist(), reached.tolist(), strict=True)))
-
-
-def _extend_few(
-    after: Int32, trie: Trie, states: StateTable, pending: list[tuple[int, int]]
-) -> None:
-    """The same for a few, one child after another."""
-    first_child, num_children, edge_byte = trie.lists
-    while pending:
-        node, state = pending.pop()
-        row = states.row(state)
-        first = first_child[node]
-        for child in range(first, first + num_children[node]):
-            successor = row.item(edge_byte[child])
-            if successor != DEAD:
-                after[child] = successor
-                if num_children[child]:
-                    pending.append((child, successor))
+    def _first_bytes(self, node: Expr) -> int:
+        """The set of bytes that a string of `node` may begin with."""
+        mask = 0
+        for part, _ in arms(self._states.completions.algebra, node):
+            mask |= part
+        return mask
