@@ -11,6 +11,7 @@ Say what is asked (`Regex`, `JsonSchema`, `Choices`, `TypeOf`), compile it for a
 It needs numpy (and pydantic for types), and knows nothing of models, devices or programs.
 """
 
+from grammars.batch import fill_bitmasks
 from grammars.compiler import Compiler, accepts, token_accepts
 from grammars.compose import Alternation, Concatenation, Repetition
 from grammars.constraint import Choices, Constraint, JsonSchema, Regex
@@ -22,6 +23,7 @@ from grammars.errors import (
 )
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
+from grammars.token_table import TokenTable
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
@@ -39,9 +41,11 @@ __all__ = [
     "Matcher",
     "Regex",
     "Repetition",
+    "TokenTable",
     "TypeOf",
     "UnsupportedError",
     "Vocabulary",
     "accepts",
+    "fill_bitmasks",
     "token_accepts",
 ]
