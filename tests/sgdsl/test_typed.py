@@ -11,6 +11,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 import sgdsl as sgl
+from grammars import Choices, Constraint, JsonSchema, Regex, Repetition, TypeOf
 from sgdsl import MockBackend, ProgramState, gen
 from tests.sgdsl.test_batch import statuses
 
@@ -250,6 +251,31 @@ def test_ctrl_c_in_a_validator_cancels_a_single_run() -> None:
     with pytest.raises(KeyboardInterrupt):
         body.run(backend=MockBackend(default="5"))
     assert statuses(states) == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ({"constraint": TypeOf(list[int], whitespace="single")}, "[1, 2]", [1, 2]),
+        ({"constraint": JsonSchema(True, whitespace="flexible")}, "[1]", "[1]"),
+        ({"json_schema": JsonSchema(True, whitespace="flexible")}, "[1]", "[1]"),
+        ({"constraint": Choices(["yes", "no"])}, "no", "no"),
+        ({"constraint": Repetition(Regex("[0-9]+"), separator=", ")}, "1, 2", "1, 2"),
+        ({"grammar": 'start: "a" start | "b"'}, "ab", "ab"),
+    ],
+)
+def test_the_variable_follows_from_the_constraint(
+    kind: dict[str, Any], text: str, value: object
+) -> None:
+    @sgl.function
+    def body(s: ProgramState) -> None:
+        s += gen("x", **kind)
+
+    requests: list[Any] = []
+    backend = MockBackend(lambda request: requests.append(request) or text)
+    state = body.run(backend=backend)
+    assert (state.text(), state["x"], state.error()) == (text, value, None)
+    assert isinstance(requests[0].constraint, Constraint)
 
 
 def test_models_are_values_too() -> None:
