@@ -9,6 +9,8 @@ from pydantic import BaseModel, field_validator
 
 import sgdsl as sgl
 from grammars import Constraint, EmptyLanguageError, Grammar, UnsupportedError
+from grammars.algebra import Algebra
+from grammars.expr import Expr
 from runtime import Runtime
 from runtime.errors import ContextLengthError
 from runtime.models import ModelNotFoundError
@@ -24,6 +26,13 @@ class Picky(BaseModel):
     @classmethod
     def refuse(cls, word: str) -> str:
         raise ValueError(f"no word pleases: {word!r}")
+
+
+class Broken(Constraint):
+    """A user's own, with a fault."""
+
+    def lower(self, algebra: Algebra) -> Expr:
+        raise LookupError("nothing was looked up")
 
 
 @sgl.function
@@ -42,6 +51,8 @@ def ask(s: ProgramState, kind: str) -> None:
             s += sgl.gen(
                 "x", json_schema={"type": "array", "uniqueItems": True, "items": {"type": "string"}}
             )
+        case "own constraint":
+            s += sgl.gen("x", constraint=Broken())
         case "small budget":
             s += sgl.gen("x", 3, regex="[0-9]{20}")
         case "body":
@@ -64,6 +75,7 @@ CASES: dict[str, tuple[type[BaseException], str]] = {
     "long select": (ContextLengthError, "shorten the prompt"),
     "unsatisfiable": (EmptyLanguageError, ""),
     "unsupported": (UnsupportedError, "/uniqueItems"),
+    "own constraint": (LookupError, "nothing was looked up"),
     "small budget": (UsageError, "takes 20"),
     "body": (ZeroDivisionError, "body"),
     "validator": (ValueError, "no word pleases"),
