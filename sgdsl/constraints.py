@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from grammars import Constraint, GrammarError, JsonSchema, Regex, TypeOf
+from grammars import Cfg, Constraint, GrammarError, JsonSchema, Regex, TypeOf
 from sgdsl.arguments import refuse
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Hole
@@ -113,9 +113,7 @@ def _regex(pattern: str) -> Regex:
 
 
 @lru_cache(maxsize=1024)
-def _grammar(text: str) -> Constraint:
-    from grammars.cfg import Cfg
-
+def _grammar(text: str) -> Cfg:
     return Cfg(text)
 
 
