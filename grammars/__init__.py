@@ -12,6 +12,7 @@ It needs numpy (and pydantic for types), and knows nothing of models, devices or
 """
 
 from grammars.batch import fill_bitmasks
+from grammars.cfg import Cfg
 from grammars.compiler import Compiler, accepts, token_accepts
 from grammars.compose import Alternation, Concatenation, Repetition
 from grammars.constraint import Choices, Constraint, JsonSchema, Regex
@@ -29,6 +30,7 @@ from grammars.vocabulary import Vocabulary
 
 __all__ = [
     "Alternation",
+    "Cfg",
     "Choices",
     "CompileBudgetError",
     "Compiler",
