@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel
 import sgdsl as sgl
 from grammars import Choices, Constraint, JsonSchema, Regex, Repetition, TypeOf
 from sgdsl import MockBackend, ProgramState, gen
+from sgdsl.backends.script import Request
 from tests.sgdsl.test_batch import statuses
 
 Check = Callable[[int], int]
@@ -271,11 +272,12 @@ def test_the_variable_follows_from_the_constraint(
     def body(s: ProgramState) -> None:
         s += gen("x", **kind)
 
-    requests: list[Any] = []
-    backend = MockBackend(lambda request: requests.append(request) or text)
-    state = body.run(backend=backend)
+    def reply(request: Request) -> str:
+        assert isinstance(request.constraint, Constraint)
+        return text
+
+    state = body.run(backend=MockBackend(reply))
     assert (state.text(), state["x"], state.error()) == (text, value, None)
-    assert isinstance(requests[0].constraint, Constraint)
 
 
 def test_models_are_values_too() -> None:
