@@ -28,6 +28,7 @@ from grammars.expr import (
     Expr,
     Intersection,
     Literal,
+    NotingRules,
     Ref,
     Repeat,
     Rules,
@@ -310,6 +311,15 @@ class Algebra:
         """What `rules` say of `key`; see `expr.Rules` for what the caller vouches for."""
         known = (Ref, rules, key)
         return self._known.get(known) or self._keep(known, Ref(rules, key, nullable=nullable))
+
+    def noting_ref(
+        self, rules: NotingRules, key: Hashable, *, nullable: bool = False, pending: bool = False
+    ) -> Expr:
+        """The same of a key that remembers what is written, or (`pending`) cannot be passed."""
+        known = (Ref, rules, key)
+        return self._known.get(known) or self._keep(
+            known, Ref(rules, key, nullable=nullable, noting=rules, pending=pending)
+        )
 
     def complement(self, body: Expr) -> Expr:
         """A string over the alphabet that is not in `body`."""

@@ -22,7 +22,7 @@ from grammars.errors import GrammarError
 from grammars.regex_atomic import Atomizer
 from grammars.regex_looks import dollar, line_end, line_start, look, looks_beyond, text_start
 from grammars.regex_scanner import DIGITS, Flags, Scanner, shown
-from grammars.regex_tree import ECMA, PYTHON, Chars, Dialect, Loop, Tree, any_of, sequence
+from grammars.regex_tree import ECMA, NOTHING, PYTHON, Chars, Dialect, Loop, Tree, any_of, sequence
 
 MAX_DEPTH = 200
 """Levels of a tree. Each costs up to three frames of Python's stack, which has a thousand. A group
@@ -254,6 +254,8 @@ class _Parser(Scanner):
         again = self.at
         if not self.done() and self.bounds() is not None:
             raise self.malformed("a quantifier after a quantifier", again)
+        if high == 0:
+            return NOTHING
         loop = Loop(atom, low, high, column, greedy)
         return self.atomizer.possessive(loop, at) if possessive else loop
 

@@ -20,7 +20,7 @@ from grammars.expr import Expr
 from grammars.regex_parts import common, others
 from grammars.regex_places import Asked, Before, First, Place, Todo, Todos, place
 from grammars.regex_plain import Plain
-from grammars.regex_tree import ANYTHING, Alt, Chars, Look, Loop, Seq, Tree
+from grammars.regex_tree import ANYTHING, Alt, Chars, Look, Loop, Seq, Tree, any_text
 
 
 class Conditions:
@@ -107,8 +107,7 @@ class Conditions:
     def _language(self, look: Look) -> Expr:
         """The texts up to a place where the body of a long look-behind matches."""
         assert not look.body.facts.ahead, "the parser refuses a look-behind that looks beyond"
-        around = Loop(ANYTHING.body, 0, None, look.column)
-        todo = self._todos.one(around, self._todos.parts(look.body, None))
+        todo = self._todos.one(any_text(), self._todos.parts(look.body, None))
         return self._text_at(place(todo, Before(0, tuple(self._from_start))))
 
     def _after_any(self, language: Expr) -> Expr:

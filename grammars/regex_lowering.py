@@ -12,7 +12,7 @@ from grammars.charset import Encoder
 from grammars.expr import Expr
 from grammars.regex_equations import Equations
 from grammars.regex_plain import Plain
-from grammars.regex_tree import ANYTHING, Loop, Seq, Tree
+from grammars.regex_tree import Seq, Tree, any_text
 
 
 def lower_full(algebra: Algebra, tree: Tree, encode: Encoder) -> Expr:
@@ -23,8 +23,7 @@ def lower_full(algebra: Algebra, tree: Tree, encode: Encoder) -> Expr:
 
 def lower_search(algebra: Algebra, tree: Tree, encode: Encoder) -> Expr:
     """The texts in which the pattern matches somewhere (JSON Schema's `pattern`)."""
-    around = Loop(ANYTHING.body, 0, None, 0)
-    return lower_full(algebra, Seq((around, tree, around)), encode)
+    return lower_full(algebra, Seq((any_text(), tree, any_text())), encode)
 
 
 def has_anchor(tree: Tree) -> bool:

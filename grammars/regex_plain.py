@@ -39,8 +39,8 @@ class Plain:
         elif isinstance(tree, Seq):
             found = algebra.sequence(list(map(self.text, tree.items)))
         elif isinstance(tree, Alt):
-            found = any_text(algebra, list(map(self.text, tree.options)))
-        elif tree is ANYTHING:  # of a look-around: what is looked at is well-formed by itself
+            found = any_option(algebra, list(map(self.text, tree.options)))
+        elif tree is ANYTHING:  # what is looked at is well-formed by itself
             found = algebra.full
         else:
             assert isinstance(tree, Loop), "a tree without look-around"
@@ -49,7 +49,7 @@ class Plain:
         return found
 
 
-def any_text(algebra: Algebra, options: list[Expr]) -> Expr:
+def any_option(algebra: Algebra, options: list[Expr]) -> Expr:
     """Any of the options; the literal ones, when they are many, as a table of words."""
     literals = {data for option in options if (data := literal_bytes(option)) is not None}
     if len(literals) < MANY_WORDS:

@@ -16,7 +16,7 @@ from grammars.regex_conditions import Conditions
 from grammars.regex_meet import Splits, meet
 from grammars.regex_parts import Parts, common
 from grammars.regex_places import FREE, Asked, Before, Place, Todo, Todos, place
-from grammars.regex_plain import Plain, any_text
+from grammars.regex_plain import Plain, any_option
 from grammars.regex_tree import Alt, Chars, Look, Loop, Seq, Tree, distance_left
 
 Step = tuple[Expr, Place | None]
@@ -210,5 +210,5 @@ class Steps:
         if isinstance(tree, Loop):
             return self._algebra.repeat(self._text(tree.body), tree.low, tree.high)
         if isinstance(tree, Alt):
-            return any_text(self._algebra, [self._text(option) for option in tree.options])
+            return any_option(self._algebra, [self._text(option) for option in tree.options])
         return self._text_at(place(self._todos.parts(tree, None), Before()))

@@ -180,7 +180,7 @@ NEVER = Chars(())
 """No text at all."""
 
 ANYTHING = Loop(Chars(ANY), 0, None, 0)
-"""Every text."""
+"""What follows all that a look-ahead asks. It is not written, but looked at: see `regex_plain`."""
 
 
 # -- making trees --------------------------------------------------------------------------------
@@ -201,6 +201,11 @@ def any_of(options: Sequence[Tree]) -> Tree:
         ranges = [pair for option in options if isinstance(option, Chars) for pair in option.ranges]
         return Chars(normalized(ranges))
     return Alt(tuple(options))
+
+
+def any_text() -> Tree:
+    """Every text."""
+    return Loop(Chars(ANY), 0, None, 0)
 
 
 # -- dialects ------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Strings:
         for asked in shape.formats:
             (refuted if asked.negated else parts).append(_format(algebra, asked, self._encode))
         if shape.excluded:
-            refuted.append(self._spelled(shape.excluded))
+            refuted.append(self.spelled(shape.excluded))
         if not parts or not is_bounded:
             parts.append(algebra.repeat(self._char, low, high))
         body = algebra.intersection([*parts, *map(algebra.complement, refuted)])
@@ -76,7 +76,7 @@ class Strings:
             return self._algebra.words(text.encode() for text in texts if is_text(text))
         return self._algebra.words(body for text in texts for body in _bodies(text))
 
-    def _spelled(self, texts: tuple[str, ...]) -> Expr:
+    def spelled(self, texts: tuple[str, ...]) -> Expr:
         """Any of the given strings, in every way that the encoding has: each character by itself
         may be escaped or not.
         """

@@ -48,9 +48,7 @@ def ask(s: ProgramState, kind: str) -> None:
         case "unsatisfiable":
             s += sgl.gen("x", json_schema={"type": "integer", "minimum": 3, "maximum": 2})
         case "unsupported":
-            s += sgl.gen(
-                "x", json_schema={"type": "array", "uniqueItems": True, "items": {"type": "string"}}
-            )
+            s += sgl.gen("x", json_schema={"type": "string", "format": "regex"})
         case "own constraint":
             s += sgl.gen("x", constraint=Broken())
         case "small budget":
@@ -74,7 +72,7 @@ CASES: dict[str, tuple[type[BaseException], str]] = {
     "long prompt": (ContextLengthError, f"may have {CONTEXT_LENGTH}"),
     "long select": (ContextLengthError, "shorten the prompt"),
     "unsatisfiable": (EmptyLanguageError, ""),
-    "unsupported": (UnsupportedError, "/uniqueItems"),
+    "unsupported": (UnsupportedError, "/format"),
     "own constraint": (LookupError, "nothing was looked up"),
     "small budget": (UsageError, "takes 20"),
     "body": (ZeroDivisionError, "body"),

@@ -11,9 +11,7 @@ TEXTS = ("", "a", "b", "ab", "aab", "é", '"\\', "\n")
 PATTERNS = ("^a", "b$", "^a*$", "b", "^[^a]*$", "é")
 NUMBERS = (-2, -1, 0, 1, 2, 3, 10, 0.5, 1.5, -0.5)
 
-scalars = st.one_of(
-    st.none(), st.booleans(), st.sampled_from(NUMBERS), st.sampled_from(TEXTS)
-)
+scalars = st.one_of(st.none(), st.booleans(), st.sampled_from(NUMBERS), st.sampled_from(TEXTS))
 
 
 def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -152,41 +152,6 @@ def test_what_is_not_supported_is_refused_with_its_column(pattern: str, column: 
     assert caught.value.position == column
 
 
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
-    [
-        ("abcd", ["xabcdx"], ["abc"]),
-        ("^a|b$", ["ax", "xb"], ["xa", "bx"]),
-        ("^a$", ["a"], ["a\n", "ba"]),
-        (r"^\d$", ["1"], ["٣"]),
-        (r"^\w\s$", ["a\u00a0", "a\ufeff"], ["é ", "a\x1c"]),
-        ("^.$", ["a", "🐢"], ["\n", "\r", "\u2028"]),
-        (r"^\/\-\cA\cz\u{1F422}$", ["/-\x01\x1a🐢"], ["/-A\x1a🐢"]),
-        (r"^\ud83d\udc22[^]$", ["🐢\n"], ["🐢"]),
-        ("^[]$", [], ["", "]"]),
-        ("^(?<name>a{2})(?<$2>b)$", ["aab"], ["a"]),
-        ("", ["", "x"], []),
-        ("^{$|^x{,2}$", ["{", "x{,2}"], ["xx"]),
-        (r"^[\w-.]+$", ["a-.b"], ["a,b"]),
-        (r"^[\w-\.]\_\#$", ["-_#", "._#"], ["/_#"]),
-        (r"^\p{L}\P{Lu}\p{gc=Nd}$", ["éa٣", "A1٣"], ["1a1", "aA1"]),
-        (r"^\p{Letter}+\p{digit}[\p{P}\p{Zs}]$", ["é1 ", "é1!"], ["é1a"]),
-        (r"\bfoo\b", ["a foo", "éfoo"], ["afoo"]),
-        (r"^\B$", [""], ["a"]),
-        (r"(?<=a*)b(?!c)", ["b", "aab"], ["bc"]),
-        (r"(?<=^[ab]+)c", ["abc"], ["c", "xc"]),
-        (r"(?<!\d{2,})x", ["1x", "x"], ["12x"]),
-        ("^(?!.*foo)(?=.*bar).{3,8}$", ["abar", "barbar"], ["foobar", "ba"]),
-        ("(?i:É)", ["é", "É"], ["e"]),
-    ],
-)
-def test_the_ecma_dialect_searches(pattern: str, yes: list[str], no: list[str]) -> None:
-    algebra = Algebra()
-    node = lower_search(algebra, parse(pattern, ECMA), utf8)
-    assert [matches(algebra, node, text.encode()) for text in yes] == [True] * len(yes)
-    assert [matches(algebra, node, text.encode()) for text in no] == [False] * len(no)
-
-
 @given(sg.anchored_patterns.filter(lambda p: "\\A" not in p and "\\Z" not in p), sg.texts)
 @settings(max_examples=200, deadline=None)
 def test_a_search_finds_what_re_finds(pattern: str, text: str) -> None:

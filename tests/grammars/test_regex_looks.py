@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
 from itertools import product
@@ -10,7 +11,7 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from grammars import UnsupportedError
+from grammars import Compiler, GrammarError, Matcher, Regex, UnsupportedError
 from grammars.algebra import Algebra
 from grammars.charset import Encoder, json_text, utf8
 from grammars.derive import arms, has_string, matches
@@ -19,7 +20,9 @@ from grammars.regex import parse
 from grammars.regex_lowering import lower_full, lower_search
 from grammars.regex_tree import Tree
 from tests.grammars import strategies as sg
+from tests.grammars.vocabularies import budgets, small_vocabulary, walk
 
+VOCABULARY = small_vocabulary()
 SHORT = ["".join(text) for length in range(4) for text in product("ab1\n", repeat=length)]
 texts = st.text(alphabet="abcA1é _\n", min_size=3, max_size=8)
 
@@ -62,14 +65,14 @@ def test_the_same_holds_inside_of_a_json_string(
         assert matches(algebra, node, body.encode()) == expected, text
 
 
-@given(sg.full_patterns, st.data(), st.sampled_from([utf8, json_text]))
+@given(sg.full_patterns, st.data(), st.sampled_from([utf8, json_text]), st.booleans())
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_written_is_text_that_matches(
-    pattern: str, data: st.DataObject, encode: Encoder
+    pattern: str, data: st.DataObject, encode: Encoder, is_search: bool
 ) -> None:
     """A walk through the derivatives: never stuck where a state is alive, never a broken byte."""
     algebra = Algebra()
-    node = lowered(algebra, pattern, encode)
+    node = lowered(algebra, pattern, encode, lower=lower_search if is_search else lower_full)
     assume(has_string(algebra, node))
     written = b""
     while not node.nullable or (len(written) < 12 and data.draw(st.booleans())):
@@ -82,7 +85,19 @@ def test_what_is_written_is_text_that_matches(
         if len(written) > 30:
             return
     text = written.decode() if encode is utf8 else json.loads(b'"' + written + b'"')
-    assert re.fullmatch(pattern, text), text
+    assert re.search(pattern, text) if is_search else re.fullmatch(pattern, text), text
+
+
+@given(sg.full_patterns, st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_masks_follow_conditions_to_the_end_within_any_budget(pattern: str, seed: int) -> None:
+    try:
+        grammar = Compiler(VOCABULARY).compile(Regex(pattern))
+    except GrammarError:
+        return
+    for max_tokens in budgets(grammar):
+        text = walk(Matcher(grammar, max_tokens=max_tokens), random.Random(seed)).decode()
+        assert re.fullmatch(pattern, text)
 
 
 @given(sg.full_patterns, st.text(alphabet="ab1 \n", max_size=5))
