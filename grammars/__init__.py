@@ -22,8 +22,10 @@ from grammars.errors import (
     GrammarError,
     UnsupportedError,
 )
+from grammars.explanation import Explanation, explain
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
+from grammars.substring import Substring
 from grammars.token_table import TokenTable
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
@@ -37,17 +39,20 @@ __all__ = [
     "Concatenation",
     "Constraint",
     "EmptyLanguageError",
+    "Explanation",
     "Grammar",
     "GrammarError",
     "JsonSchema",
     "Matcher",
     "Regex",
     "Repetition",
+    "Substring",
     "TokenTable",
     "TypeOf",
     "UnsupportedError",
     "Vocabulary",
     "accepts",
+    "explain",
     "fill_bitmasks",
     "token_accepts",
 ]

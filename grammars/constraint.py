@@ -152,8 +152,16 @@ class JsonSchema(Constraint):
         return f"JsonSchema({self.text!r}{''.join(asked)})"
 
     def lower(self, algebra: Algebra) -> Expr:
+        return lower_schema(algebra, self.source(), self.style())
+
+    def source(self) -> SchemaSource:
+        """The document, and those that it may refer to."""
         others = {uri: parse_json(text) for uri, text in self.resources}
-        style = Style(
+        return SchemaSource(parse_json(self.text), resources=others)
+
+    def style(self) -> Style:
+        """How its values are written."""
+        return Style(
             whitespace=self.whitespace,
             max_whitespace=self.max_whitespace,
             any_order=self.property_order == "any",
@@ -161,7 +169,6 @@ class JsonSchema(Constraint):
             ascii_only=self.ascii_only,
             ignore_formats=self.formats == "ignore",
         )
-        return lower_schema(algebra, SchemaSource(parse_json(self.text), resources=others), style)
 
     def parse(self, text: str) -> Any:
         """The JSON value."""
