@@ -135,7 +135,9 @@ class Parts:
     # -- by the first or the last character --------------------------------------------------
 
     def edged(self, tree: Tree, chars: Chars, *, is_last: bool) -> Tree | None:
-        """What `tree` matches with its first (or last) character among `chars`."""
+        """What `tree` matches with its first (or last) character among `chars`; `tree` itself
+        where that is all.
+        """
         key = (tree, chars, is_last)
         if key not in self._edged:
             self._edged[key] = self._edged_of(tree, chars, is_last=is_last)
@@ -146,11 +148,14 @@ class Parts:
             kept = common(tree.ranges, chars.ranges)
             return tree if kept == tree.ranges else Chars(kept) if kept else None
         if isinstance(tree, Alt):
-            return _any([self.edged(option, chars, is_last=is_last) for option in tree.options])
+            options = [self.edged(option, chars, is_last=is_last) for option in tree.options]
+            return tree if options == [*tree.options] else _any(options)
         if tree.facts.high == 0:
             return None
         if isinstance(tree, Loop):
             edge = self.edged(tree.body, chars, is_last=is_last)
+            if edge is tree.body and tree.facts.low:
+                return tree
             free = tree if tree.body.facts.low else self._from_none(tree)
             rounds = self.fewer(free)
             return _both(rounds, edge) if is_last else _both(edge, rounds)
@@ -158,6 +163,8 @@ class Parts:
         left, right = self._halves(tree)
         near, far = (right, left) if is_last else (left, right)
         edge, beyond = self.edged(near, chars, is_last=is_last), self.nothing(near)
+        if edge is near and beyond is None:
+            return tree
         inner = self.edged(far, chars, is_last=is_last) if beyond is not None else None
         if is_last:
             return _any([_both(far, edge), _both(inner, beyond)])

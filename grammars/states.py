@@ -20,6 +20,9 @@ from grammars.expr import Expr
 
 DEAD = 0
 
+FIRST_CAPACITY = 20_000
+"""Rows that are reserved at first: memory that is taken as they are filled, and never copied."""
+
 
 class StateTable:
     """The states of any number of grammars, and their successors.
@@ -34,8 +37,8 @@ class StateTable:
 
     def clear(self) -> None:
         """Forgets every state."""
-        self.table: NDArray[np.int32] = np.zeros((64, 256), dtype=np.int32)
-        self.filled: NDArray[np.bool_] = np.zeros(64, dtype=bool)
+        self.table: NDArray[np.int32] = np.zeros((FIRST_CAPACITY, 256), dtype=np.int32)
+        self.filled: NDArray[np.bool_] = np.zeros(FIRST_CAPACITY, dtype=bool)
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
         self._ids: dict[Expr, int] = {}

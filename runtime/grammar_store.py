@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping
 from grammars import Compiler, Constraint, Grammar, GrammarError, Matcher, Vocabulary
 from grammars.content import num_bytes
 from sgdsl.errors import UsageError
+from sgdsl.graph import shorten
 
 MAX_REFUSED = 1024
 MAX_REFUSED_BYTES = 16 << 20
 """Constraints of one process are few; an attacker's may be many, and long."""
 
-Prepared = Mapping[Constraint, Grammar | GrammarError]
+Prepared = Mapping[Constraint, Grammar | Exception]
 """What was found of constraints when they were compiled ahead."""
 
 
@@ -33,13 +34,15 @@ class GrammarStore:
         self._lock = threading.Lock()
 
     def prepare(self, constraints: Iterable[Constraint]) -> Prepared:
-        """Compile ahead; what is wrong with one is raised where it is used."""
-        found: dict[Constraint, Grammar | GrammarError] = {}
+        """Compile ahead; what is wrong with one (a constraint may be a user's own class, and raise
+        anything) is raised where it is used.
+        """
+        found: dict[Constraint, Grammar | Exception] = {}
         for constraint in constraints:
             try:
                 grammar = found[constraint] = self.get(constraint)
                 grammar.renew()
-            except GrammarError as error:
+            except Exception as error:  # noqa: BLE001 - it is raised where it is used
                 found[constraint] = error
         return found
 
@@ -78,13 +81,14 @@ class GrammarStore:
         not counted against `max_tokens`.
         """
         found = prepared.get(constraint)
-        if isinstance(found, GrammarError):
+        if isinstance(found, Exception):
             raise found.with_traceback(None)
         grammar = found or self.get(constraint)
         if grammar.min_tokens > max_tokens:
             raise UsageError(
                 f"max_tokens allows {max_tokens} tokens here, but the shortest output of "
-                f"{constraint!r:.200} takes {grammar.min_tokens}; raise max_tokens or allow less"
+                f"{shorten(repr(constraint), 200)} takes {grammar.min_tokens}; raise max_tokens or "
+                "allow less"
             )
         return Matcher(grammar, max_tokens=max_tokens + num_taken, prefix=prefix)
 
