@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from grammars.budget import Budget
@@ -70,6 +71,12 @@ class ItemOrder:
     def settle(self) -> None:
         """From now on weights stay as they are, and what was found is kept."""
         self._finishing.clear()
+
+    def limit(self, num_values: int | None) -> None:
+        """No more items than there are values (None: there are many)."""
+        high = self._shape.max_items
+        if num_values is not None and (high is None or num_values < high):
+            self._shape = replace(self._shape, max_items=num_values)
 
     def children(self) -> Iterator[Operand]:
         """All operands that an item may be asked to have."""
