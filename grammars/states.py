@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from grammars.budget import Budget
 from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
@@ -41,10 +42,22 @@ class StateTable:
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
         self._ids: dict[Expr, int] = {}
+        self._budgets: dict[Budget, None] = {}
+
+    @property
+    def num_known(self) -> int:
+        """The states that have an id, and the dead expressions that have none."""
+        return len(self._ids)
+
+    def held_bytes(self, *, beside: Completions) -> int:
+        """What the other grammars of these states take, as they count it themselves."""
+        own = beside.algebra.budget
+        return sum(budget.num_bytes for budget in self._budgets if budget is not own)
 
     def derive_with(self, completions: Completions) -> None:
         """Whose expressions the next walk is about; those of others stay where they are."""
         self._completions = completions
+        self._budgets[completions.algebra.budget] = None
 
     def __len__(self) -> int:
         return len(self.nodes)
