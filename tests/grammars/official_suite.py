@@ -126,11 +126,11 @@ _HEAD = """\
 # Keywords
 
 What becomes of the cases of the official
-[JSON Schema suite](https://github.com/json-schema-org/JSON-Schema-Test-Suite), draft 2020-12: a row
-for each of its files. A case is right when a valid value is accepted (compactly written, its members
-in any order), and any other is not. A schema that asks for what is not enforced is refused: none of
-its cases counts as right. See [JSON Schema](constraints.md#json-schema) for what each keyword means
-here.
+[JSON Schema suite](https://github.com/json-schema-org/JSON-Schema-Test-Suite), draft 2020-12: a
+row for each of its files. A case is right when a valid value is accepted (compactly written, its
+members in any order), and any other is not. A schema that asks for what is not enforced is refused:
+none of its cases counts as right. What each keyword means here is in
+[Constraints](constraints.md#json-schema).
 
 This page is written by `python -m tests.grammars.official_suite`, from the suite's files in
 `../shared/data`. A test compares the two.
@@ -143,8 +143,8 @@ _FORMATS = """\
 ## Formats
 
 The same with formats enforced. Narrower: it is valid, but not written, since readers in Python do
-not take it (leap seconds, fractions of a nanosecond, long durations), or since telling it takes more
-than a pattern (names in Punycode).
+not take it (leap seconds, fractions of a nanosecond, long durations), or since telling it takes
+more than a pattern (names in Punycode).
 
 | format | cases | right | narrower | refused | wrong |
 |---|---|---|---|---|---|
@@ -160,10 +160,9 @@ def keywords_page() -> str:
     num_cases = sum(map(len, alone.values()))
     lines = [
         _HEAD,
-        f"{is_right[1]:,} of {num_cases:,} cases are right when the schemas that others refer to are "
-        f"given as `resources=`,",
-        f"{is_right[0]:,} when none is. The table is that with them. In the file `format` formats are",
-        "annotations, as they are in the draft.",
+        f"{is_right[1]:,} of {num_cases:,} cases are right when the schemas that others refer to",
+        f"are given as `resources=`, {is_right[0]:,} when none is. The table is that with them. In",
+        "the file `format` formats are annotations, as they are in the draft.",
         "",
         "| file | cases | right | refused | wrong | what is refused |",
         "|---|---|---|---|---|---|",
