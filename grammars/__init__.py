@@ -11,6 +11,7 @@ Say what is asked (`Regex`, `JsonSchema`, `Choices`, `TypeOf`), compile it for a
 It needs numpy (and pydantic for types), and knows nothing of models, devices or programs.
 """
 
+from grammars.cfg import Cfg
 from grammars.compiler import Compiler, accepts, token_accepts
 from grammars.compose import Alternation, Concatenation, Repetition
 from grammars.constraint import Choices, Constraint, JsonSchema, Regex
@@ -27,6 +28,7 @@ from grammars.vocabulary import Vocabulary
 
 __all__ = [
     "Alternation",
+    "Cfg",
     "Choices",
     "CompileBudgetError",
     "Compiler",

@@ -28,6 +28,7 @@ from grammars.expr import (
     Expr,
     Intersection,
     Literal,
+    NotingRules,
     Ref,
     Repeat,
     Rules,
@@ -182,9 +183,18 @@ class Algebra:
 
     def union(self, options: Iterable[Expr]) -> Expr:
         """A string of any of `options`."""
+        return self._union(list(options), factors=True)
+
+    def _union(self, pending: list[Expr], *, factors: bool) -> Expr:
+        """The union; with `factors`, options that begin with one reference are made one.
+
+        Otherwise what may follow would be said once for every way that leads to it, and `if a if a
+        b` could nest as deep as it is long. One level at a time: the tails are factored once they
+        are heads.
+        """
         by_tail: dict[Expr, list[Expr]] = {}
         nullable = False
-        pending = list(options)
+        num_refs = 0
         while pending:
             option = pending.pop()
             if isinstance(option, Union):
@@ -196,17 +206,37 @@ class Algebra:
                 nullable = True
             elif isinstance(option, Concat):
                 by_tail.setdefault(option.tail, []).append(option.head)
+                num_refs += isinstance(option.head, Ref)
             elif option is not self.empty:
                 by_tail.setdefault(self.epsilon, []).append(option)
+                num_refs += isinstance(option, Ref)
         if self.full in by_tail.get(self.epsilon, ()):
             return self.full
+        factored = self._factor(by_tail) if factors and num_refs > 1 else []
         heads = (
             self.concat(self._any_head(heads), tail) if tail is not self.epsilon else None
             for tail, heads in by_tail.items()
         )
         rest = [made for made in heads if made is not None]
         rest += self._merge_heads(by_tail.get(self.epsilon, []))
-        return self._any(rest, nullable=nullable)
+        return self._any(rest + factored, nullable=nullable)
+
+    def _factor(self, by_tail: dict[Expr, list[Expr]]) -> list[Expr]:
+        """Takes out the options that begin with one reference, where there are several of them."""
+        tails: dict[Expr, dict[Expr, None]] = {}
+        for tail, heads in by_tail.items():
+            for head in heads:
+                if isinstance(head, Ref):
+                    tails.setdefault(head, {})[tail] = None
+        shared = {head: list(ends) for head, ends in tails.items() if len(ends) > 1}
+        for head, ends in shared.items():
+            for tail in ends:
+                by_tail[tail] = [other for other in by_tail[tail] if other is not head]
+                if not by_tail[tail]:
+                    del by_tail[tail]
+        return [
+            self.concat(head, self._union(ends, factors=False)) for head, ends in shared.items()
+        ]
 
     def _any_head(self, heads: list[Expr]) -> Expr:
         """The union of what comes before one common tail."""
@@ -281,6 +311,15 @@ class Algebra:
         """What `rules` say of `key`; see `expr.Rules` for what the caller vouches for."""
         known = (Ref, rules, key)
         return self._known.get(known) or self._keep(known, Ref(rules, key, nullable=nullable))
+
+    def noting_ref(
+        self, rules: NotingRules, key: Hashable, *, nullable: bool = False, pending: bool = False
+    ) -> Expr:
+        """The same of a key that remembers what is written, or (`pending`) cannot be passed."""
+        known = (Ref, rules, key)
+        return self._known.get(known) or self._keep(
+            known, Ref(rules, key, nullable=nullable, noting=rules, pending=pending)
+        )
 
     def complement(self, body: Expr) -> Expr:
         """A string over the alphabet that is not in `body`."""

@@ -7,14 +7,15 @@ are made on demand from `item_order`. It must not know of keywords.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
 from grammars.expr import Expr
-from grammars.item_order import Item, ItemOrder, ItemState
+from grammars.item_lowering import Items
+from grammars.item_order import ItemOrder
 from grammars.json_values import JsonValue, dump
 from grammars.keywords import unsupported
 from grammars.shapes import (
@@ -47,6 +48,8 @@ class Layout(Protocol):
 
     def bracketed(self, opening: bytes, inside: Expr, closing: bytes) -> Expr: ...
 
+    def equal(self, value: JsonValue) -> Expr: ...
+
 
 class ArrayForm:
     """The arrays of one shape."""
@@ -60,10 +63,13 @@ class ArrayForm:
         self._numbers: dict[str, int] = {}
         self._domains: dict[int, list[tuple[int, Operand, tuple[bool, ...]]]] = {}
         self._order: ItemOrder | None = None
+        self._lowered: Expr | None = None
+        self._is_listed = False
         if shape.contains or shape.unique is not None:
+            self._is_listed = shape.unique is not None and self._is_small()
             self._order = ItemOrder(
                 shape,
-                values=self._values if shape.unique is not None else None,
+                values=self._values if self._is_listed else None,
                 weigh=weigh,
                 budget=layout.algebra.budget,
             )
@@ -95,13 +101,17 @@ class ArrayForm:
     def lower(self) -> Expr:
         """The texts of all the arrays."""
         layout = self._layout
-        if self._order is not None:
-            self._order.settle()
-            items = _Items(self._order, layout)
-            return layout.bracketed(b"[", items.ref(self._order.start, is_first=True), b"]")
-        return layout.bracketed(b"[", self._listed(), b"]")
+        if self._lowered is None:
+            inside = self._listed() if self._order is None else self._counted_items(self._order)
+            self._lowered = layout.bracketed(b"[", inside, b"]")
+        return self._lowered
 
-    least = lower
+    def _counted_items(self, order: ItemOrder) -> Expr:
+        """The items, by their states."""
+        order.settle()
+        remembers = self._shape.unique is not None and not self._is_listed
+        items = Items(order, self._layout, remembers=remembers)
+        return items.ref(order.start, (), is_first=True)
 
     def _listed(self) -> Expr:
         """The items and their commas, as one expression."""
@@ -148,7 +158,7 @@ class ArrayForm:
         if index not in self._domains:
             self._domains[index] = [
                 (self._number_of(value), operand, self._counted(value, index))
-                for value, operand in self._domain(index)
+                for value, operand in self._domain(index) or ()
             ]
         return self._domains[index]
 
@@ -163,9 +173,33 @@ class ArrayForm:
             index >= asked.start and has(value, asked.operand) for asked in self._shape.contains
         )
 
-    def _domain(self, index: int) -> Iterator[tuple[JsonValue, Operand]]:
-        pointer = self._shape.unique
+    def _is_small(self) -> bool:
+        """Whether all items are of small finite sets, of which each value is used once.
+
+        Raises UnsupportedError where only some are, and may be used up by others.
+        """
+        shape, pointer = self._shape, self._shape.unique
         assert pointer is not None, "only what must differ has a domain"
+        sizes = [self._domain_size(index) for index in range(len(shape.prefix) + 1)]
+        if shape.max_items is not None:
+            sizes = sizes[: shape.max_items]
+        if None not in sizes:
+            return True
+        for index, size in enumerate(sizes):
+            is_rest = index == len(shape.prefix)
+            if size is not None and (is_rest or size <= index) and size > 0:
+                raise unsupported(
+                    "'uniqueItems' of items of which some are of a small set, and others not",
+                    pointer,
+                )
+        return False
+
+    def _domain_size(self, index: int) -> int | None:
+        """How many values item `index` may have; None where they are not of a small set."""
+        domain = self._domain(index)
+        return None if domain is None else len(domain)
+
+    def _domain(self, index: int) -> list[tuple[JsonValue, Operand]] | None:
         values: list[JsonValue] = []
         for shape in self._layout.shapes(self._shape.operand(index)):
             if isinstance(shape, NullShape):
@@ -177,12 +211,11 @@ class ArrayForm:
                 numbers = range(math.ceil(shape.low), math.floor(shape.high) + 1)
                 values += [n for n in numbers if self._layout.admission.admits(n, shape)]
             else:
-                raise unsupported("'uniqueItems' of items that are not of a small set", pointer)
+                return None
         if len(values) > MAX_VALUES:
-            raise unsupported(f"'uniqueItems' of more than {MAX_VALUES} different items", pointer)
-        for value in values:
-            place = f"{pointer}/{self._number_of(value)}="
-            yield value, (Spot(place, {"const": value}),)
+            return None
+        at = self._shape.unique
+        return [(v, (Spot(f"{at}/{self._number_of(v)}=", {"const": v}),)) for v in values]
 
 
 def _is_short(shape: NumberShape) -> bool:
@@ -200,51 +233,3 @@ def _leading(flags: Iterator[bool]) -> int:
             break
         found += 1
     return found
-
-
-class _Items:
-    """The rest of an array after some items, for each state of their order."""
-
-    def __init__(self, order: ItemOrder, layout: Layout) -> None:
-        self._order = order
-        self._layout = layout
-
-    def ref(self, state: ItemState, *, is_first: bool = False) -> Expr:
-        """What may follow in a live state."""
-        algebra = self._layout.algebra
-        if next(self._order.steps(state), None) is None:
-            return algebra.epsilon
-        return algebra.ref(self, (state, is_first), nullable=self._order.is_complete(state))
-
-    def unfold(self, key: Hashable) -> Expr:
-        state, is_first = _split(key)
-        by_next: dict[ItemState, list[Item]] = {}
-        for item, after in self._order.steps(state):
-            by_next.setdefault(after, []).append(item)
-        value, algebra = self._layout.value, self._layout.algebra
-        return self._led(
-            algebra.union(
-                algebra.concat(algebra.union([value(i.operand) for i in items]), self.ref(after))
-                for after, items in by_next.items()
-            ),
-            is_first=is_first,
-        )
-
-    def least(self, key: Hashable) -> Expr:
-        state, is_first = _split(key)
-        if self._order.is_complete(state):
-            return self._layout.algebra.epsilon
-        found = self._order.finish(state)
-        assert found is not None, "a live state can be finished"
-        item, after = found
-        rest = self._layout.algebra.concat(self._layout.value(item.operand), self.ref(after))
-        return self._led(rest, is_first=is_first)
-
-    def _led(self, rest: Expr, *, is_first: bool) -> Expr:
-        return rest if is_first else self._layout.algebra.concat(self._layout.comma, rest)
-
-
-def _split(key: Hashable) -> tuple[ItemState, bool]:
-    assert isinstance(key, tuple), "a key is a state, and whether it is the first"
-    state, is_first = key
-    return state, is_first

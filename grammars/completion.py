@@ -20,6 +20,7 @@ from grammars.algebra import Algebra
 from grammars.derive import arms
 from grammars.expr import (
     ByteSet,
+    Complement,
     Concat,
     Empty,
     Epsilon,
@@ -31,6 +32,7 @@ from grammars.expr import (
     Union,
     Words,
 )
+from grammars.noting import SLACK, has_room, loosened
 from grammars.relax import relax
 from grammars.vocabulary import Vocabulary
 
@@ -48,9 +50,11 @@ class Spelling:
     """A string, cell by cell, and the fewest tokens that write it from each cell on.
 
     `cost` tokens; the first of them is `token`, after which the string goes on at `after`.
+    `is_fenced`: no token reaches over the cell's beginning. Not `is_sure`: the string may have to
+    become another (see `noting`), and the cost is what that may take.
     """
 
-    __slots__ = ("after", "byte", "cost", "length", "rest", "token")
+    __slots__ = ("after", "byte", "cost", "is_fenced", "is_sure", "length", "rest", "token")
 
     def __init__(self, byte: int, rest: Spelling | None) -> None:
         self.byte = byte
@@ -59,6 +63,8 @@ class Spelling:
         self.cost = 0
         self.token = -1
         self.after: Spelling | None = None
+        self.is_fenced = False
+        self.is_sure: bool = rest is None or rest.is_sure
 
     def tokens(self) -> Iterator[int]:
         """The ids of the fewest tokens that write it."""
@@ -94,13 +100,16 @@ class Completions:
         """Whether `node` has a string at all."""
         if node.plain:
             return node is not self.algebra.empty
+        if node.pending and not isinstance(node, Union) and not has_room(node):
+            return False
         spine: list[Concat] = []
         while isinstance(node, Concat) and node not in self._alive:
             spine.append(node)
             node = node.tail
         alive = self._alive[node] if node in self._alive else self._is_alive(node)
         for cell in reversed(spine):
-            alive = self._alive[cell] = alive and self.is_alive(cell.head)
+            is_head = isinstance(cell.head, Ref) or self.is_alive(cell.head)
+            alive = self._alive[cell] = alive and is_head
         return alive
 
     def _is_alive(self, node: Expr) -> bool:
@@ -110,6 +119,8 @@ class Completions:
             return any(self.is_alive(option) for option in node.options)
         if isinstance(node, Repeat):
             return node.nullable or self.is_alive(node.body)
+        if node.pending:
+            return True  # with room before what cannot be passed, or else dead: see `is_alive`
         return self.witness(node) is not None
 
     def spell(self, data: bytes) -> Spelling:
@@ -151,7 +162,7 @@ class Completions:
         if isinstance(node, ByteSet):
             return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
         if isinstance(node, Concat):
-            return self._prepend(node.head, self._prepend(node.tail, tail))
+            return self._in_front(node, tail)
         if isinstance(node, Union):
             return self._cheapest([self._prepend(option, tail) for option in node.options])
         if isinstance(node, Repeat):
@@ -162,11 +173,27 @@ class Completions:
                 words = sorted(words, key=len)[:TRIED_WORDS]
             return self._cheapest([self._bytes(word[node.depth :], tail) for word in words])
         if isinstance(node, Ref):
+            if node.noting is not None and (slack := node.noting.slack(node.key)):
+                tail = self._fenced(tail, slack)
             return self._prepend(node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
             return tail if node.nullable else self._nowhere
+        if node.pending:  # nothing passes it, but all that is excluded leaves room
+            assert isinstance(node, Intersection), "any other is plain, or made of others"
+            kept = next(part for part in node.options if not isinstance(part, Complement))
+            return self._fenced(self._prepend(kept, tail), SLACK)
         found = self.witness(node)
         return self._nowhere if found is None else self._bytes(found, tail)
+
+    def _in_front(self, node: Expr, tail: Spelling) -> Spelling:
+        """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""
+        heads: list[Expr] = []
+        while isinstance(node, Concat):
+            heads.append(node.head)
+            node = node.tail
+        for part in reversed([*heads, node]):
+            tail = self._prepend(part, tail)
+        return tail
 
     def _repeated(self, node: Repeat, tail: Spelling) -> Spelling:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
@@ -194,8 +221,19 @@ class Completions:
         while node is not None and after is not None:
             if token_at[node] >= 0 and after.cost + 1 < cell.cost:
                 cell.cost, cell.token, cell.after = after.cost + 1, token_at[node], after
-            node = child.get(node * 256 + after.byte) if after.rest is not None else None
+            goes_on = after.rest is not None and not after.is_fenced
+            node = child.get(node * 256 + after.byte) if goes_on else None
             after = after.rest
+        return cell
+
+    def _fenced(self, tail: Spelling, slack: int) -> Spelling:
+        """The same string, at a cost that is higher by `slack`, and so whatever comes before."""
+        if tail.cost >= UNREACHABLE:
+            return tail
+        cell = Spelling(tail.byte, tail.rest)
+        cell.length, cell.token, cell.after = tail.length, tail.token, tail.after
+        cell.cost = tail.cost + slack
+        cell.is_fenced, cell.is_sure = True, False
         return cell
 
     def _likely(self, mask: int) -> list[int]:
@@ -212,6 +250,7 @@ class Completions:
 
         Breadth first over derivatives; every expression on the way learns its own answer.
         """
+        node = loosened(self.algebra, node)  # what a search passes is not written
         if node in self._found:
             return self._found[node]
         relaxed, room = relax(self.algebra, node)
@@ -234,7 +273,7 @@ class Completions:
         return max(longest, self._stretch_of(node))
 
     def _stretch_of(self, node: Expr) -> int:
-        if node.plain:
+        if node.plain or isinstance(node, Ref):
             return 0
         relaxed, room = relax(self.algebra, node)
         found = self._text(relaxed) if isinstance(node, Intersection) else None

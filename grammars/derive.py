@@ -2,7 +2,8 @@
 
 `arms(node)` is a disjoint partition of the first bytes that are possible: ((byte set, rest), ...),
 computed once per expression by composing its parts' partitions. No rest is EMPTY; under an
-intersection or complement a rest may still denote no string (see `completion`).
+intersection or complement a rest may still denote no string (see `completion`). What is noted (see
+`noting`) is noted by `step` alone.
 
 It must not know of tokens, tables or budgets beyond those of the algebra.
 Source: Owens, Reppy, Turon, "Regular-expression derivatives re-examined", 2009 (classes of bytes
@@ -29,6 +30,7 @@ from grammars.expr import (
     Union,
     Words,
 )
+from grammars.noting import noted
 
 
 def arms(algebra: Algebra, node: Expr) -> Arms:
@@ -40,10 +42,10 @@ def arms(algebra: Algebra, node: Expr) -> Arms:
 
 
 def step(algebra: Algebra, node: Expr, byte: int) -> Expr:
-    """What remains of `node` after `byte`; EMPTY when it cannot start with it."""
+    """What remains of `node` after `byte`, which is noted; EMPTY when it cannot start with it."""
     for mask, rest in arms(algebra, node):
         if mask >> byte & 1:
-            return rest
+            return noted(algebra, rest, byte) if rest.notes else rest
     return algebra.empty
 
 

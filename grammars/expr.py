@@ -23,11 +23,16 @@ class Expr:
 
     `nullable`: the empty string is in it. `plain`: no intersection or complement inside.
     `counts`: a repetition with an upper bound of NEAR or more stands inside.
+    `notes`: a reference that remembers what is written (see `noting`) stands inside.
+    `pending`: one stands inside that cannot be passed (see `noting`).
     `serial`: the order of creation, the canonical order of alternatives.
-    `arms` and `clamped` are memos of `derive` and `clamp` (None, or no entry: not computed yet).
+    `arms`, `clamped` and `loose` are memos of `derive`, `clamp` and `noting` (None, or no entry:
+    not computed yet).
     """
 
-    __slots__ = ("arms", "clamped", "counts", "nullable", "plain", "serial")
+    __slots__ = (
+        *("arms", "clamped", "counts", "loose", "notes", "nullable", "pending", "plain", "serial"),
+    )
 
     def __init__(self, *, nullable: bool, plain: bool = True, counts: bool = False) -> None:
         self.nullable = nullable
@@ -36,6 +41,9 @@ class Expr:
         self.serial = -1
         self.arms: Arms | None = None
         self.clamped: dict[int, Expr] = {}
+        self.loose: Expr | None = None
+        self.notes = False
+        self.pending = False
 
 
 class Empty(Expr):
@@ -99,6 +107,8 @@ class Concat(Expr):
         )
         self.head = head
         self.tail = tail
+        self.notes = head.notes or tail.notes
+        self.pending = head.pending or tail.pending
 
 
 class Union(Expr):
@@ -113,6 +123,8 @@ class Union(Expr):
             counts=any(o.counts for o in options),
         )
         self.options = options
+        self.notes = any(o.notes for o in options)
+        self.pending = any(o.pending for o in options)
 
 
 class Repeat(Expr):
@@ -126,6 +138,8 @@ class Repeat(Expr):
         self.body = body
         self.low = low
         self.high = high
+        self.notes = body.notes
+        self.pending = body.pending
 
 
 class Intersection(Expr):
@@ -140,6 +154,8 @@ class Intersection(Expr):
             counts=any(o.counts for o in options),
         )
         self.options = options
+        self.notes = any(o.notes for o in options)
+        self.pending = any(o.pending for o in options)
 
 
 class Complement(Expr):
@@ -168,15 +184,46 @@ class Rules(Protocol):
         ...
 
 
+class NotingRules(Rules, Protocol):
+    """Rules whose keys remember what is written before them; see `noting`."""
+
+    def noted(self, key: Hashable, byte: int) -> Expr:
+        """The reference after `byte` was written before it."""
+        ...
+
+    def loosened(self, key: Hashable) -> Expr:
+        """The reference without what it remembers."""
+        ...
+
+    def begins(self, key: Hashable) -> bool:
+        """Whether a part that is remembered begins with the reference."""
+        ...
+
+    def slack(self, key: Hashable) -> int:
+        """Tokens by which what is remembered may make completing dearer than `least(key)`."""
+        ...
+
+
 class Ref(Expr):
     """The strings of `rules.unfold(key)`, which is asked for no sooner than needed.
 
     It counts as plain and without counters: what stands inside is looked at when it is unfolded.
     """
 
-    __slots__ = ("key", "rules")
+    __slots__ = ("key", "noting", "rules")
 
-    def __init__(self, rules: Rules, key: Hashable, *, nullable: bool) -> None:
-        super().__init__(nullable=nullable)
+    def __init__(
+        self,
+        rules: Rules,
+        key: Hashable,
+        *,
+        nullable: bool,
+        noting: NotingRules | None = None,
+        pending: bool = False,
+    ) -> None:
+        super().__init__(nullable=nullable, plain=not pending)
         self.rules = rules
         self.key = key
+        self.noting = noting
+        self.notes = noting is not None
+        self.pending = pending

@@ -9,6 +9,7 @@ from __future__ import annotations
 from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
+from grammars.noting import loosened
 
 MAX_FORCED_BYTES = 4_096
 """A run is looked at so far: long enough for any literal, and it always ends."""
@@ -17,6 +18,7 @@ MAX_FORCED_BYTES = 4_096
 def forced_run(node: Expr, completions: Completions) -> bytes:
     """The longest string that every string of `node` begins with, up to MAX_FORCED_BYTES."""
     found = bytearray()
+    node = loosened(completions.algebra, node)
     while not node.nullable and len(found) < MAX_FORCED_BYTES:
         alive = _living(node, completions)
         if len(alive) != 1 or alive[0][0].bit_count() != 1:
@@ -40,6 +42,7 @@ def _living(node: Expr, completions: Completions) -> list[tuple[int, Expr]]:
 def exceeding(node: Expr, written: bytes, completions: Completions) -> list[int]:
     """The places in `written`, which led to `node`, from which a token may reach beyond its end."""
     vocabulary = completions.vocabulary
+    node = loosened(completions.algebra, node)
     found = []
     for start in range(max(0, len(written) - vocabulary.longest + 1), len(written)):
         trie_node = 0

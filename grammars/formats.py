@@ -10,7 +10,11 @@ own. It must not know of JSON.
 
 from __future__ import annotations
 
-from grammars import format_addresses as addresses, format_identifiers as identifiers
+from grammars import (
+    format_addresses as addresses,
+    format_identifiers as identifiers,
+    type_formats,
+)
 
 _STANDARD = """
 date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference
@@ -76,6 +80,7 @@ TYPE_FORMATS: dict[str, str] = {
         rf"{_HEX}{{12}}"
         for version in range(1, 9)
     },  # RFC 9562, of the one variant that has versions
+    **type_formats.PATTERNS,
     "naive-time": _NAIVE_TIME,
     "naive-date-time": rf"{_DATE}[Tt]{_NAIVE_TIME}",
 }

@@ -21,6 +21,7 @@ from grammars.derive import walk
 from grammars.expr import NEAR, Expr
 from grammars.loop_walks import LoopWalks
 from grammars.masks import BYTES_PER_MASK, BandMask, Mask, compute_band
+from grammars.noting import loosened
 from grammars.relax import relax
 from grammars.row_table import RowTable
 from grammars.states import DEAD, StateTable
@@ -83,18 +84,22 @@ class MaskStore:
 
     def known(self, node: Expr) -> Mask | None:
         """The mask of a state, if it is known already."""
-        clamped = node.clamped.get(self.vocabulary.longest) if node.counts else node
+        loose = node.loose if node.notes else node
+        if loose is None:
+            return None
+        clamped = loose.clamped.get(self.vocabulary.longest) if loose.counts else loose
         found = None if clamped is None else self._cache.get(clamped)
         return found if isinstance(found, Mask) else None
 
     def mask(self, node: Expr, completions: Completions) -> Mask:
         """The mask of a state; `completions` are those of its grammar, which the caller guards."""
-        node = clamp(completions.algebra, node, self.vocabulary.longest)
+        algebra = completions.algebra
+        node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
         found = self._cache.get(node)
         if isinstance(found, Mask):
             return found
         with self._deriving(completions):
-            bands = self._bands(node, completions.algebra)
+            bands = self._bands(node, algebra)
         made = Mask(bands, self.vocabulary, is_complete=node.nullable, table=self._rows)
         self._cache.put(node, made)
         return made
@@ -106,7 +111,7 @@ class MaskStore:
         another expression than what follows `node`, with another, dearer witness of its own.
         """
         algebra = completions.algebra
-        node = clamp(algebra, node, self.vocabulary.longest)
+        node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
         trie = next(trie for trie in self.vocabulary.bands if len(data) <= trie.longest)
         with self._deriving(completions):
             source, _ = self._band(clamp(algebra, node, trie.longest), trie)

@@ -177,7 +177,7 @@ class Matcher:
         """The place after a token, with the cheapest completion that is at hand."""
         node, plan = self._language.advance(place.node, data)
         planned = place.plan.after if token_id == place.plan.token else None
-        if planned is not None and planned.cost < plan.cost:
+        if planned is not None and planned.is_sure and planned.cost < plan.cost:
             plan = planned
         return _Place(node, plan, False, place.remaining - 1, place, data)
 
@@ -198,7 +198,7 @@ class Matcher:
             )
         node, plan = found
         planned = _behind(place.plan, data)
-        if planned is not None and planned.cost < plan.cost:
+        if planned is not None and planned.is_sure and planned.cost < plan.cost:
             plan = planned
         cost = self._language.spell(data).cost
         if cost + plan.cost > place.remaining:

@@ -87,6 +87,11 @@ class MemberOrder:
         self._possible = None
         self._cells = None
 
+    @property
+    def has_cells(self) -> bool:
+        """Whether members of a cell may be written."""
+        return bool(self._cell_steps())
+
     # -- what may follow ---------------------------------------------------------------------
 
     def is_complete(self, state: State) -> bool:

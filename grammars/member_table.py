@@ -8,6 +8,7 @@ member then meets. It must not know in which order members are written, nor how.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -69,12 +70,14 @@ class MemberTable:
         admission: Admission,
         shapes: Callable[[Operand], Shapes],
         is_empty: Callable[[StringShape], bool],
+        few_names: Callable[[StringShape], list[bytes] | None],
         pointer: str,
     ) -> None:
         self.shape = shape
         self._admission = admission
         self._shapes = shapes
         self._is_empty = is_empty
+        self._few_names = few_names
         self._pointer = pointer
         if len(shape.some) > MAX_CREDITS:
             raise unsupported(f"more than {MAX_CREDITS} refuted members of one object", pointer)
@@ -94,7 +97,18 @@ class MemberTable:
         )
         self.missing = tuple(n for n in shape.required if n not in {s.name for s in self.slots})
         """Required names that no member may have."""
-        self.cells = tuple(self._cells(tuple(literal)))
+        self.cells: tuple[Cell, ...] = ()
+        for cell in self._cells(tuple(literal)):
+            self._add(cell)
+
+    def _add(self, cell: Cell) -> None:
+        """A cell; one of few names as slots, since all of them may be used."""
+        few = self._few_names(cell.names)
+        if few is None:
+            self.cells += (cell,)
+            return
+        names = dict.fromkeys(json.loads(text) for text in few)
+        self.slots += tuple(Slot(name, cell.choices, is_extra=True) for name in names)
 
     def _mentioned(self) -> Iterator[str]:
         """Names that are given, but neither declared nor required."""

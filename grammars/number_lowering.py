@@ -40,7 +40,8 @@ def lower_number(algebra: Algebra, shape: NumberShape, *, point_zero: bool = Tru
     * An integer is written without a fraction, or with `.0` behind at most 15 digits: JSON Schema
       calls 1.0 an integer. Where `point_zero` is false, for readers who do not, it has no fraction,
       and 0 no sign. It never has an exponent: whoever writes 2.5 would be led into 2.5e+16.
-    * A number of which nothing is asked has any exponent that leaves its float finite.
+    * A number of which nothing is asked has any exponent that leaves its float finite, behind one
+      digit and a fraction.
     * A number within bounds, or other than some values, has an exponent as `json.dumps` writes it,
       where 1 to 10 is within the bounds: so whoever writes a number out of bounds is led into none.
     * Multiples, and what must not be one, have no exponent.
@@ -143,7 +144,7 @@ class _Numbers:
         return self.algebra.concat(self.plain(mantissas, excluded), texts)
 
     def unbounded(self) -> Expr:
-        """Any JSON number whose float is finite: an exponent only after a short whole part."""
+        """Any JSON number whose float is finite: an exponent only behind one digit, a fraction."""
         algebra = self.algebra
         exponent = algebra.sequence(
             [
@@ -158,7 +159,7 @@ class _Numbers:
         magnitude = algebra.union(
             [
                 algebra.concat(self.natural(MAX_WRITTEN), part),
-                algebra.sequence([self.natural(8), part, exponent]),
+                algebra.sequence([self.digits("1", "9"), part, exponent]),
                 self.scientific(Bounds(), (), range(300, LARGE.stop)),
             ]
         )

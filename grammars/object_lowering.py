@@ -5,14 +5,20 @@ The states of an object are made on demand from `member_order`. It must not know
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from grammars.array_lowering import Layout, Weigh
 from grammars.expr import Expr
-from grammars.member_order import Limits, MemberOrder, State
+from grammars.few_texts import few_texts
+from grammars.member_order import Limits, MemberOrder, State, Step
 from grammars.member_table import MemberTable
+from grammars.noting import SLACK
 from grammars.shapes import ObjectShape, Operand, StringShape
+
+MAX_FEW = 64
+"""Names of a cell that are slots of their own: so few may all be used."""
 
 
 class ObjectLayout(Layout, Protocol):
@@ -25,6 +31,8 @@ class ObjectLayout(Layout, Protocol):
     def name(self, name: str) -> Expr: ...
 
     def names(self, shape: StringShape) -> Expr: ...
+
+    def other_names(self, names: Expr, extras: frozenset[str]) -> Expr: ...
 
 
 class ObjectForm:
@@ -39,11 +47,13 @@ class ObjectForm:
             admission=layout.admission,
             shapes=layout.shapes,
             is_empty=lambda names: layout.names(names) is layout.algebra.empty,
+            few_names=lambda names: few_texts(layout.algebra, layout.names(names), MAX_FEW),
             pointer=pointer,
         )
         self._order = MemberOrder(
             self._table, Limits(layout.any_order, _with_extras(shape, layout)), weigh
         )
+        self._lowered: Expr | None = None
 
     def children(self) -> Iterator[Operand]:
         """The operands of its members."""
@@ -65,11 +75,11 @@ class ObjectForm:
 
     def lower(self) -> Expr:
         """The texts of all the objects."""
-        self._order.settle()
-        members = _Members(self._order, self._layout)
-        return self._layout.bracketed(b"{", members.ref(State()), b"}")
-
-    least = lower
+        if self._lowered is None:
+            self._order.settle()
+            members = _Members(self._order, self._layout)
+            self._lowered = self._layout.bracketed(b"{", members.ref(State(), frozenset()), b"}")
+        return self._lowered
 
 
 def _with_extras(shape: ObjectShape, layout: ObjectLayout) -> bool:
@@ -81,59 +91,183 @@ def _with_extras(shape: ObjectShape, layout: ObjectLayout) -> bool:
     return layout.any_order or shape.open or not has_declared or is_needed
 
 
+Extras = frozenset[str] | None
+"""The names of members that nobody declared; None where they are not known."""
+
+
+class _Between(NamedTuple):
+    """Between two members; `is_begun`: the comma is written, so a name begins here."""
+
+    state: State
+    extras: Extras
+    is_begun: bool
+
+
+class _Behind(NamedTuple):
+    """Behind a name of a cell: the steps that it may be, each with the state after it, and the
+    bytes of the name so far (None: not known). `is_pending`: it cannot be passed (see `noting`).
+    """
+
+    steps: tuple[tuple[Step, State], ...]
+    extras: Extras
+    written: bytes | None
+    is_pending: bool
+
+
 class _Members:
-    """The rest of an object after some members, for each state of their order."""
+    """The rest of an object after some members, for each state of their order.
+
+    The names of cells are remembered: none of them comes twice.
+    """
 
     def __init__(self, order: MemberOrder, layout: ObjectLayout) -> None:
         self._order = order
         self._table = order.table
         self._layout = layout
+        self._algebra = layout.algebra
+        self._remembers = order.has_cells
+        self._needed: dict[State, int] = {}
 
-    def ref(self, state: State) -> Expr:
+    def ref(self, state: State, extras: Extras) -> Expr:
         """What may follow in a live state."""
-        algebra = self._layout.algebra
         if next(self._order.steps(state), None) is None:
-            return algebra.epsilon
-        return algebra.ref(self, state, nullable=self._order.is_complete(state))
+            return self._algebra.epsilon
+        key = _Between(state, extras if self._remembers else None, is_begun=state.is_first)
+        return self._between(key, nullable=self._order.is_complete(state))
+
+    def _between(self, key: _Between, *, nullable: bool) -> Expr:
+        if key.extras is None and not self._remembers:
+            return self._algebra.ref(self, key, nullable=nullable)
+        return self._algebra.noting_ref(self, key, nullable=nullable)
+
+    # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
-        state = _state(key)
-        algebra = self._layout.algebra
-        by_name: dict[tuple[bool, int], list[Expr]] = {}
+        if isinstance(key, _Behind):
+            return self._algebra.empty if key.is_pending else self._after_name(key)
+        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+        if key.is_begun:
+            return self._member(key.state, key.extras)
+        begun = self._between(key._replace(is_begun=True), nullable=False)
+        return self._algebra.concat(self._layout.comma, begun)
+
+    def least(self, key: Hashable) -> Expr:
+        algebra = self._algebra
+        if isinstance(key, _Behind):
+            step, after = key.steps[0]
+            value = self._layout.value(step.choice.operand)
+            return algebra.sequence([self._layout.colon, value, self.ref(after, key.extras)])
+        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+        if self._order.is_complete(key.state) and not key.is_begun:
+            return algebra.epsilon
+        found = self._order.finish(key.state) or next(self._order.steps(key.state))
+        step, after = found
+        value = self._layout.value(step.choice.operand)
+        name = self._name(step, key.extras or frozenset())
+        lead = algebra.epsilon if key.is_begun else self._layout.comma
+        return algebra.sequence([lead, name, value, self.ref(after, key.extras)])
+
+    # -- members -----------------------------------------------------------------------------
+
+    def _member(self, state: State, extras: Extras) -> Expr:
+        """Any member that may come next, and what may follow it."""
+        algebra = self._algebra
+        by_slot: dict[int, list[Expr]] = {}
+        by_cell: dict[int, list[tuple[Step, State]]] = {}
         for step, after in self._order.steps(state):
-            rest = algebra.concat(self._layout.value(step.choice.operand), self.ref(after))
-            by_name.setdefault((step.of_cell, step.part), []).append(rest)
-        return self._led(
-            state,
+            if step.of_cell:
+                by_cell.setdefault(step.part, []).append((step, after))
+            else:
+                rest = algebra.concat(
+                    self._layout.value(step.choice.operand), self.ref(after, extras)
+                )
+                by_slot.setdefault(step.part, []).append(rest)
+        options = [
+            algebra.concat(self._layout.name(self._table.slots[slot].name), algebra.union(rests))
+            for slot, rests in by_slot.items()
+        ]
+        for cell, steps in by_cell.items():
+            names = self._layout.names(self._table.cells[cell].names)
+            if extras:
+                names = self._layout.other_names(names, extras)
+            written = None if extras is None else b""
+            behind = _Behind(tuple(steps), extras, written, is_pending=extras is None)
+            options.append(algebra.concat(names, self._behind(behind)))
+        return algebra.union(options)
+
+    def _behind(self, key: _Behind) -> Expr:
+        return self._algebra.noting_ref(self, key, pending=key.is_pending)
+
+    def _after_name(self, key: _Behind) -> Expr:
+        """The colon, the value, and what may follow."""
+        algebra, extras = self._algebra, key.extras
+        if extras is not None:  # nothing is noted of a name that begins within a token
+            extras = extras | {json.loads(key.written)} if key.written else None
+        return algebra.concat(
+            self._layout.colon,
             algebra.union(
-                algebra.concat(self._name(*name), algebra.union(rests))
-                for name, rests in by_name.items()
+                algebra.concat(self._layout.value(step.choice.operand), self.ref(after, extras))
+                for step, after in key.steps
             ),
         )
 
-    def least(self, key: Hashable) -> Expr:
-        state = _state(key)
-        algebra = self._layout.algebra
-        if self._order.is_complete(state):
-            return algebra.epsilon
-        found = self._order.finish(state)
-        assert found is not None, "a live state can be finished"
-        step, after = found
-        value = self._layout.value(step.choice.operand)
-        member = [self._name(step.of_cell, step.part), value, self.ref(after)]
-        return self._led(state, algebra.sequence(member))
-
-    def _name(self, of_cell: bool, index: int) -> Expr:
+    def _name(self, step: Step, extras: frozenset[str]) -> Expr:
         """A member's name and its colon."""
         layout = self._layout
-        if of_cell:
-            return layout.algebra.concat(layout.names(self._table.cells[index].names), layout.colon)
-        return layout.name(self._table.slots[index].name)
+        if not step.of_cell:
+            return layout.name(self._table.slots[step.part].name)
+        names = layout.names(self._table.cells[step.part].names)
+        if extras:
+            names = layout.other_names(names, extras)
+        return layout.algebra.concat(names, layout.colon)
 
-    def _led(self, state: State, rest: Expr) -> Expr:
-        return rest if state.is_first else self._layout.algebra.concat(self._layout.comma, rest)
+    # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
+    def noted(self, key: Hashable, byte: int) -> Expr:
+        if isinstance(key, _Behind) and key.written is not None:
+            return self._behind(key._replace(written=key.written + bytes([byte])))
+        return self._same(key)
 
-def _state(key: Hashable) -> State:
-    assert isinstance(key, State), "a key is a state"
-    return key
+    def loosened(self, key: Hashable) -> Expr:
+        if isinstance(key, _Behind):
+            return self._behind(key._replace(extras=None, written=None))
+        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+        nullable = not key.is_begun or key.state.is_first
+        return self._between(
+            key._replace(extras=None), nullable=nullable and self._order.is_complete(key.state)
+        )
+
+    def _same(self, key: Hashable) -> Expr:
+        if isinstance(key, _Behind):
+            return self._behind(key)
+        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+        nullable = not key.is_begun or key.state.is_first
+        return self._between(key, nullable=nullable and self._order.is_complete(key.state))
+
+    def begins(self, key: Hashable) -> bool:
+        return isinstance(key, _Between) and key.extras is not None and key.is_begun
+
+    def slack(self, key: Hashable) -> int:
+        if isinstance(key, _Behind):
+            _, state = key.steps[0]
+            needed = int(key.is_pending) + self._num_needed(state)
+        else:
+            assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+            needed = self._num_needed(key.state)
+            if key.extras is None and key.is_begun and not key.state.is_first:
+                needed += 1  # a name must follow, other than some that are not known
+        is_exact = key.extras is not None
+        return needed * (SLACK if is_exact else 2 * SLACK)
+
+    def _num_needed(self, state: State) -> int:
+        """The members of cells that are still needed."""
+        if not self._remembers:
+            return 0
+        if state not in self._needed:
+            found = self._order.finish(state)
+            if found is None:
+                self._needed[state] = 0
+            else:
+                step, after = found
+                self._needed[state] = int(step.of_cell) + self._num_needed(after)
+        return self._needed[state]

@@ -7,12 +7,16 @@ make up a pattern (that is `regex`).
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 
 from grammars.charset import ANY, Ranges, fold, intersect, invert, normalized, unicode_class
 from grammars.errors import GrammarError, UnsupportedError
-from grammars.regex_tree import ECMA, PYTHON, Anchor, Chars, Dialect, Tree
+from grammars.regex_looks import text_end, text_start, word_border
+from grammars.regex_properties import property_class
+from grammars.regex_tree import ECMA, PYTHON, Chars, Dialect, Tree
 
 ASCII_CLASSES: dict[str, Ranges] = {
     "d": ((48, 57),),
@@ -26,7 +30,10 @@ _ECMA_SPACES = normalized(
 _CONTROL_ESCAPES = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX_WIDTH = {"x": 2, "u": 4, "U": 8}
 DIGITS = frozenset("0123456789")
+_LETTERS = frozenset(string.ascii_letters)
 _HEX = frozenset("0123456789abcdefABCDEF")
+_variants = lru_cache(maxsize=1024)(fold)
+"""The same letters come again and again, and each costs a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Flags:
     dot_all: bool = False
     ascii: bool = False
     verbose: bool = False
+    multi_line: bool = False
 
 
 def shown(pattern: str) -> str:
@@ -52,6 +60,9 @@ class Scanner:
         self.dialect = dialect
         self.at = 0
         self.flags = Flags()
+        self._chars: dict[tuple[int, bool, bool], Chars] = {}
+        self._borders: dict[tuple[str, bool], Tree] = {}
+        self.properties: list[tuple[int, int]] = []  # where each \p{...} begins and ends
 
     # -- characters and errors ---------------------------------------------------------------
 
@@ -81,36 +92,50 @@ class Scanner:
     def unsupported(self, what: str, column: int) -> UnsupportedError:
         return UnsupportedError(
             f"the pattern {shown(self.text)} has {what} at column {column}, "
-            "which is not supported yet; rewrite it without",
+            "which is not supported; rewrite it without",
             column,
         )
 
     def chars(self, code: int) -> Chars:
-        return Chars(self.folded(((code, code),)))
+        """One given character, or its case variants."""
+        key = (code, self.flags.ignore_case, self.flags.ascii)
+        if key not in self._chars:
+            self._chars[key] = Chars(self.folded(((code, code),)))
+        return self._chars[key]
 
     def folded(self, ranges: Ranges) -> Ranges:
         if self.flags.ignore_case:
-            ranges = fold(ranges, ascii_only=self.flags.ascii)
+            ranges = _variants(ranges, ascii_only=self.flags.ascii)
         return intersect(ranges, ANY)
 
     # -- escapes and classes -----------------------------------------------------------------
 
     def escape(self, column: int) -> Tree:
+        """The escape at `column`, outside of a class; its backslash is read."""
         char = self.next()
-        kind = self.class_escape(char)
+        kind = self.class_escape(char, column)
         if kind is not None:
             return Chars(kind)
         if char in "bB":
-            raise self.unsupported("a word boundary", column)
-        if char in "AZ":
+            return self.word_border(char, column)
+        if char in "AZz":
             if self.dialect is ECMA:
                 raise self.unsupported(f"'\\{char}', which ECMA-262 has not,", column)
-            return Anchor("start" if char == "A" else "end", column)
+            return text_start(column) if char == "A" else text_end(column)
         if char in "123456789" and not self.octal_here():
             raise self.unsupported("a back-reference", column)
         if char == "k" and self.dialect is ECMA:
             raise self.unsupported("a back-reference", column)
         return self.chars(self.code_escape(char, column))
+
+    def word_border(self, char: str, column: int) -> Tree:
+        """`\\b` or `\\B`. All of one kind are one tree, so that they are lowered once."""
+        key = (char, self.flags.ascii)
+        if key not in self._borders:
+            word = self.named_class("w")
+            border = word_border(column, self.dialect, word=word, negated=char == "B")
+            self._borders[key] = border
+        return self._borders[key]
 
     def octal_here(self) -> bool:
         """Whether three octal digits stand here (the first is read already): then it is a code."""
@@ -118,16 +143,49 @@ class Scanner:
         octal = len(three) == 3 and all(c in "01234567" for c in three)
         return octal and self.dialect is PYTHON
 
-    def class_escape(self, char: str) -> Ranges | None:
-        """`\\d \\w \\s` and their complements."""
-        lower = char.lower()
-        if lower not in ("d", "w", "s") or len(lower) != 1:
-            return None
-        if self.dialect is ECMA:
-            ranges = _ECMA_SPACES if lower == "s" else ASCII_CLASSES[lower]
+    def class_escape(self, char: str, column: int) -> Ranges | None:
+        """`\\d \\w \\s \\p{...}` and their complements; its first two characters are read."""
+        if char in "pP":
+            ranges = self.property_escape(column)
+        elif char in "dwsDWS":
+            ranges = self.named_class(char.lower())
         else:
-            ranges = ASCII_CLASSES[lower] if self.flags.ascii else unicode_class(lower)
-        return ranges if char == lower else invert(ranges)
+            return None
+        return ranges if char.islower() else invert(ranges)
+
+    def named_class(self, name: str) -> Ranges:
+        """What `\\d`, `\\w` or `\\s` means here."""
+        if self.dialect is ECMA:
+            return _ECMA_SPACES if name == "s" else ASCII_CLASSES[name]
+        return ASCII_CLASSES[name] if self.flags.ascii else unicode_class(name)
+
+    def property_escape(self, column: int) -> Ranges:
+        end = self.text.find("}", self.at)
+        if not self.take("{") or end < 0:
+            raise self.malformed("'\\p' without a name in braces", column)
+        name, self.at = self.text[self.at : end], end + 1
+        self.properties.append((column, self.at))
+        found = property_class(name)
+        if found is None:
+            what = f"the property {name!r}, which is no general category of Unicode,"
+            raise self.unsupported(what, column)
+        return found
+
+    def without_properties(self) -> str:
+        """The pattern with a class that `re` knows in place of each `\\p{...}`."""
+        kept, at = [], 0
+        for start, end in self.properties:
+            kept.append(self.text[at:start])
+            at = end
+        return r"\w".join([*kept, self.text[at:]])
+
+    def original_column(self, column: int | None) -> int | None:
+        """The column that one of `without_properties` stands for."""
+        for start, end in self.properties:
+            if column is None or column <= start:
+                break
+            column += end - start - len(r"\w")
+        return column
 
     def code_escape(self, char: str, column: int) -> int:
         """The code point that an escape stands for (its first character is read)."""
@@ -142,10 +200,8 @@ class Scanner:
                 return 7
             if char == "N":
                 return self.named_escape(column)
-        elif char == "c" and not self.done() and self.text[self.at].isascii():
+        elif char == "c" and not self.done() and self.text[self.at] in _LETTERS:
             return ord(self.next()) % 32
-        if char in "pP":
-            raise self.unsupported(f"'\\{char}'", column)
         if char.isascii() and char.isalpha():
             raise self.malformed(f"the escape '\\{char}' is unknown", column)
         return ord(char)
@@ -192,8 +248,10 @@ class Scanner:
         return code
 
     def char_class(self, column: int) -> Ranges:
+        """The class at `column`; its opening bracket is read."""
         negated = self.take("^")
-        ranges: list[tuple[int, int]] = []
+        cased: list[tuple[int, int]] = []  # the flag i is about characters, not about \w
+        classes: list[tuple[int, int]] = []
         first = self.dialect is PYTHON  # there a "]" right at the start is a literal
         while first or not self.peek("]"):
             first = False
@@ -201,37 +259,40 @@ class Scanner:
                 raise self.malformed("a class that is not closed", column)
             at = self.at
             low = self.class_item()
-            if (
-                self.peek("-")
-                and not self.text.startswith("-]", self.at)
-                and len(self.text) > (self.at + 1)
-            ):
-                self.at += 1
-                high = self.class_item()
-                if (
-                    len(low) != 1
-                    or len(high) != 1
-                    or low[0][0] != low[0][1]
-                    or (high[0][0] != high[0][1])
-                ):
-                    raise self.malformed("a range whose end is a class", at)
-                if high[0][0] < low[0][0]:
+            if not self.peek("-") or self.peek("-]") or self.at + 1 >= len(self.text):
+                self.add_item(low, cased, classes)
+                continue
+            self.at += 1
+            high = self.class_item()
+            if isinstance(low, int) and isinstance(high, int):
+                if high < low:
                     raise self.malformed("a range in the wrong order", at)
-                ranges.append((low[0][0], high[0][0]))
-            else:
-                ranges += low
+                cased.append((low, high))
+            elif self.dialect is PYTHON:
+                raise self.malformed("a range whose end is a class", at)
+            else:  # [\w-.]: of three items, the second is a dash
+                for item in (low, ord("-"), high):
+                    self.add_item(item, cased, classes)
         self.at += 1
-        found = self.folded(normalized(ranges))
+        found = normalized([*self.folded(normalized(cased)), *classes])
         return invert(found) if negated else found
 
-    def class_item(self) -> Ranges:
+    def add_item(
+        self, item: int | Ranges, cased: list[tuple[int, int]], classes: list[tuple[int, int]]
+    ) -> None:
+        if isinstance(item, int):
+            cased.append((item, item))
+        else:
+            classes += item
+
+    def class_item(self) -> int | Ranges:
+        """A character, or a class inside of the class."""
         column = self.at
         char = self.next()
         if char != "\\":
-            return ((ord(char), ord(char)),)
+            return ord(char)
         char = self.next()
-        kind = self.class_escape(char)
+        kind = self.class_escape(char, column)
         if kind is not None:
             return kind
-        code = 8 if char == "b" else self.code_escape(char, column)
-        return ((code, code),)
+        return 8 if char == "b" else self.code_escape(char, column)

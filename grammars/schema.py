@@ -20,6 +20,7 @@ from grammars.array_lowering import ArrayForm
 from grammars.assertions import FormatRules
 from grammars.charset import Encoder, ascii_json_text, json_text, utf8
 from grammars.derive import has_string
+from grammars.equal_texts import EqualTexts
 from grammars.errors import EmptyLanguageError
 from grammars.expr import Expr
 from grammars.json_values import JsonValue, Number, is_text, number_spellings
@@ -108,6 +109,7 @@ class _SchemaLowering:
             formats=FormatRules(source.of_type, style.ignore_formats),
             resources=source.resources,
         )
+        self.equal = EqualTexts(self).of
         self._survey = Survey(self._forms, algebra.budget)
         self._values = _Values(self, self._survey)
 
@@ -159,6 +161,20 @@ class _SchemaLowering:
     def names(self, shape: StringShape) -> Expr:
         """The names of a shape; EMPTY when there is none."""
         return self._strings.lower(shape)
+
+    def spelled(self, text: str) -> Expr:
+        """A string with its quotes, in every way that it is written."""
+        quote = self.algebra.literal(b'"')
+        return self.algebra.sequence([quote, self._strings.spelled((text,)), quote])
+
+    def other_names(self, names: Expr, extras: frozenset[str]) -> Expr:
+        """Names that are none of `extras`."""
+        algebra = self.algebra
+        used = self._strings.spelled(tuple(sorted(extras)))
+        quote = algebra.literal(b'"')
+        return algebra.intersection(
+            [names, algebra.complement(algebra.sequence([quote, used, quote]))]
+        )
 
     def _quoted(self, texts: list[str]) -> Expr:
         algebra = self.algebra

@@ -64,7 +64,7 @@ class Strings:
         for asked in shape.formats:
             (refuted if asked.negated else parts).append(_format(algebra, asked, self._encode))
         if shape.excluded:
-            refuted.append(self._spelled(shape.excluded))
+            refuted.append(self.spelled(shape.excluded))
         if not parts or not is_bounded:
             parts.append(algebra.repeat(self._char, low, high))
         body = algebra.intersection([*parts, *map(algebra.complement, refuted)])
@@ -80,7 +80,7 @@ class Strings:
         ways = (True,) if self._encode is ascii_json_text else (False, True)
         return self._algebra.words(_body(text, ascii_only=a) for text in written for a in ways)
 
-    def _spelled(self, texts: tuple[str, ...]) -> Expr:
+    def spelled(self, texts: tuple[str, ...]) -> Expr:
         """Any of the given strings, in every way that the encoding has: each character by itself
         may be escaped or not.
         """

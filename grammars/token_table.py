@@ -100,6 +100,8 @@ def _build(
     ids = {start: START}
     nodes = [start]
     for node in nodes:  # it grows on the way
+        if node.notes:
+            return None  # a state for every text
         following, which = language.successors(node)
         for rest in following:
             if rest not in ids:

@@ -18,13 +18,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from grammars.algebra import Algebra
-from grammars.constraint import Constraint, Whitespace, check_option
+from grammars.constraint import Constraint, JsonSchema, PropertyOrder, Whitespace
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.json_values import parse_json
@@ -42,6 +42,9 @@ _NO_SCHEMA = (
 class TypeOf(Constraint):
     """Texts of instances of `tp`; `parse` gives the instance.
 
+    `whitespace`, `max_whitespace`, `property_order` and `ascii_only` are those of `JsonSchema`;
+    they concern what is written as JSON.
+
     Raises GrammarError when pydantic knows no JSON schema for the type, UnsupportedError when its
     schema says less than its parser asks; what of the schema cannot be enforced is refused by the
     compile, with its JSON pointer. `parse` raises pydantic.ValidationError for a text that a
@@ -50,11 +53,29 @@ class TypeOf(Constraint):
 
     tp: Any = field(hash=False)
     whitespace: Whitespace
+    max_whitespace: int
+    property_order: PropertyOrder
+    ascii_only: bool
     text: str = field(repr=False)
     _adapter: TypeAdapter[Any] = field(repr=False, compare=False)
 
-    def __init__(self, tp: Any, *, whitespace: Whitespace = "compact") -> None:
-        check_option("whitespace", whitespace, get_args(Whitespace))
+    def __init__(
+        self,
+        tp: Any,
+        *,
+        whitespace: Whitespace = "compact",
+        max_whitespace: int = 8,
+        property_order: PropertyOrder = "declared",
+        ascii_only: bool = False,
+    ) -> None:
+        # the options are checked where they are shared
+        style = JsonSchema(
+            True,
+            whitespace=whitespace,
+            max_whitespace=max_whitespace,
+            property_order=property_order,
+            ascii_only=ascii_only,
+        )
         try:
             adapter = TypeAdapter(tp)
             schema = schema_of(tp, adapter)
@@ -68,13 +89,20 @@ class TypeOf(Constraint):
                 ) from None
             reason = str(error).splitlines()[0]
             raise GrammarError(f"the type {tp!r} has no JSON schema: {reason}") from None
-        fields = {"tp": tp, "whitespace": whitespace, "text": json.dumps(schema)}
-        for name, value in {**fields, "_adapter": adapter}.items():
+        for name in ("whitespace", "max_whitespace", "property_order", "ascii_only"):
+            object.__setattr__(self, name, getattr(style, name))
+        for name, value in {"tp": tp, "text": json.dumps(schema), "_adapter": adapter}.items():
             object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:
         source = SchemaSource(parse_json(self.text), of_type=True)
-        return lower_schema(algebra, source, Style(whitespace=self.whitespace))
+        style = Style(
+            whitespace=self.whitespace,
+            max_whitespace=self.max_whitespace,
+            any_order=self.property_order == "any",
+            ascii_only=self.ascii_only,
+        )
+        return lower_schema(algebra, source, style)
 
     def parse(self, text: str) -> Any:
         """The instance of the type."""

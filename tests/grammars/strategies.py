@@ -48,6 +48,29 @@ anchored_patterns = st.recursive(
 )
 """Patterns with anchors anywhere but in repetitions."""
 
+_PLACES = [*_ANCHORS, r"\b", r"\B"]
+_ALL_QUANTIFIERS = [*_QUANTIFIERS, "{1,2}?", "*+", "++", "?+", "{1,2}+", "{2,}+"]
+_behind = st.lists(
+    st.sampled_from(["a", "b", ".", r"\w", "[^a]", "^", r"\b", r"\B", "(?!a)"]), max_size=3
+).map("".join)
+"""Bodies of look-behinds: `re` wants them of one width."""
+
+
+def _of_any_kind(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    heads = st.sampled_from(["(?=", "(?!", "(?>", "(?m:", "(?i:", "(?a:", "(?s:", "(?x: "])
+    return st.one_of(
+        _composed(parts, _ALL_QUANTIFIERS),
+        st.tuples(heads, parts).map(lambda p: f"{p[0]}{p[1]})"),
+        st.tuples(st.sampled_from(["(?<=", "(?<!"]), _behind).map(lambda p: f"{p[0]}{p[1]})"),
+    )
+
+
+full_patterns = st.tuples(
+    st.sampled_from(["(?a)", "(?a)", "", "(?ai)", "(?m)"]),  # the classes of ASCII are cheaper
+    st.recursive(st.sampled_from(_ATOMS + 2 * _PLACES), _of_any_kind, max_leaves=8),
+).map("".join)
+"""Patterns of all the syntax that describes a regular language."""
+
 finite_patterns = st.recursive(
     st.sampled_from(["a", "b", "ab", "[ab]", "bb"]),
     lambda parts: _composed(parts, ["?", "{2}", "{1,2}"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from itertools import product
 
 import pytest
@@ -192,3 +193,31 @@ def test_a_budget_that_is_used_up_raises() -> None:
     algebra = Algebra(budget=Budget(max_steps=100))
     with pytest.raises(CompileBudgetError, match="more than 100"):
         algebra.sequence([algebra.byte_set(1 << n | 1) for n in range(1, 200)])
+
+
+class Nested:
+    """The texts of s: "i" s | "i" s "e" s | "x"."""
+
+    def __init__(self, algebra: Algebra) -> None:
+        self.algebra = algebra
+
+    def unfold(self, key: Hashable) -> Expr:
+        algebra, ref = self.algebra, self.algebra.ref(self, key)
+        short = algebra.sequence([algebra.literal(b"i"), ref])
+        return algebra.union(
+            [short, algebra.sequence([short, algebra.literal(b"e"), ref]), self.least(key)]
+        )
+
+    def least(self, key: Hashable) -> Expr:
+        return self.algebra.literal(b"x")
+
+
+def test_options_that_begin_with_one_reference_are_one() -> None:
+    algebra = Algebra()
+    node = algebra.ref(Nested(algebra), "s")
+    tails = [algebra.epsilon, algebra.literal(b"ab"), algebra.literal(b"cd")]
+    either = algebra.union([algebra.concat(node, tail) for tail in tails])
+    assert either is algebra.concat(node, algebra.union(tails))
+    for text, expected in ((b"ixex", True), (b"iixexex", True), (b"xex", False), (b"ie", False)):
+        assert matches(algebra, node, text) is expected
+    assert matches(algebra, node, b"i" * 2_000 + b"x" + b"ex" * 2_000)  # no deeper than one

@@ -134,6 +134,82 @@ class Part:
     c: dataclasses.InitVar[int] = 4
 
 
+class Digit(enum.IntEnum):
+    ONE = 1
+    TWO = 2
+
+
+class Tone(str, enum.Enum):  # noqa: UP042 - a plain mix-in
+    LOW = "low"
+    HIGH = "high"
+
+
+class Low(BaseModel):
+    tone: Literal[Tone.LOW] = Field(default=Tone.LOW, alias="t")
+    model_config = ConfigDict(extra="allow")
+
+
+class High(BaseModel):
+    tone: Literal[Tone.HIGH] = Field(alias="t")
+    a: int = 3
+
+
+class Hexed(BaseModel):
+    model_config = ConfigDict(val_json_bytes="hex")
+    a: dict[bytes, bytes]
+
+
+class EncodedAndLong(BaseModel):
+    model_config = ConfigDict(val_json_bytes="base64")
+    a: bytes = Field(min_length=2)
+
+
+class Tree(BaseModel):
+    label: str
+    left: Tree | None = None
+    rest: dict[str, Tree] = {}
+
+
+class Leaf(BaseModel):
+    kind: Literal["leaf"] = "leaf"
+
+
+class Branch(BaseModel):
+    kind: Literal["branch"] = "branch"
+    parts: list[Annotated[Leaf | Branch, Field(discriminator="kind")]]
+
+
+@dataclasses.dataclass
+class Chain:
+    next: Chain | None = None
+
+
+Nested = te.TypeAliasType("Nested", "int | list[Nested] | dict[str, Nested]")
+
+
+class Endless(BaseModel):
+    again: Endless
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: int
+    b: tuple[str, dt.date]
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenList:
+    a: list[int]
+
+
+def keyed(key: Any) -> Any:
+    return dict[key, int]
+
+
+def differing(item: Any, **lengths: int) -> Any:
+    return p.conset(item, **lengths)
+
+
 Stripping = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=4)]
 Caps = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^a", to_upper=True)]
 SUPPRESSED = contextlib.suppress(ValidationError)
@@ -176,6 +252,49 @@ READ: list[Any] = [
         r"^\S\s$", r"^\D{9}$", r"^\W{9}$", r"^[^\d]{9}$", r"^.{9}$", r"^[^\w]\w\d{1,3}$", r"b$",
     )),
     Annotated[str, Field(pattern=re.compile(r"^\S\s\D\W$"))],
+    # sets
+    set[int], frozenset[dt.date], t.AbstractSet[str], set[tuple[int, frozenset[str]]], set[Frozen],
+    differing(int), differing(float, max_length=2), differing(str, min_length=1),
+    set[Colour | None],
+    differing(Colour, min_length=2), differing(bool | None, min_length=3, max_length=3),
+    differing(p.conint(ge=0, le=5), min_length=3), set[ipaddress.IPv4Address], set[Decimal],
+    # keys
+    dict[int, str], dict[float, int], dict[Decimal, int], dict[bool, int], dict[bytes, int],
+    dict[dt.date, int], dict[dt.datetime, int], dict[dt.time, int], dict[dt.timedelta, int],
+    dict[uuid.UUID, int], dict[Literal["a", "b", 3], int], dict[Colour, int], dict[Digit, int],
+    dict[Tone, Tone], dict[int | None, int], dict[int | Literal["a"], int], dict[Stripping, int],
+    dict[Caps, int], keyed(p.constr(max_length=2)), dict[p.HttpUrl, int], ShortKeys,
+    keyed(p.conint(ge=5, lt=120)), keyed(p.conint(gt=-12)), keyed(p.conint(le=-3)),
+    keyed(p.conint(ge=-30, le=7)), dict[ipaddress.IPv6Address, int], t.Mapping[int, list[int]],
+    collections.OrderedDict[int, int], collections.Counter[int], keyed(p.condate(ge=dt.date.max)),
+    collections.defaultdict[dt.date, int],
+    Annotated[dict[int, int], Field(min_length=1, max_length=2)],
+    Annotated[dict[Tone, int], Field(min_length=2)],
+    # numbers
+    *(p.condecimal(**asked) for asked in (
+        {"max_digits": 3, "decimal_places": 2}, {"max_digits": 3}, {"decimal_places": 2},
+        {"max_digits": 20, "decimal_places": 2}, {"max_digits": 20, "decimal_places": 0},
+        {"max_digits": 2, "decimal_places": 5}, {"decimal_places": 30}, {"max_digits": 40},
+        {"max_digits": 4, "decimal_places": 1, "gt": Decimal("-0.3"), "le": Decimal("99.99")},
+        {"multiple_of": Decimal("0.5")}, {"multiple_of": Decimal("0.01")}, {"multiple_of": 7},
+        {"multiple_of": Decimal("0.25"), "max_digits": 4, "decimal_places": 1},
+        {"multiple_of": Decimal("1e3")}, {"multiple_of": Decimal("0.3"), "gt": 1000},
+    )),
+    *(p.confloat(multiple_of=step) for step in (2, 0.5, 3, 0.1, 0.01, 0.3, 1e-5, 7e8)),
+    p.confloat(multiple_of=0.1, gt=0.1, lt=3), p.conint(multiple_of=3),
+    p.conint(multiple_of=7, gt=9),
+    Annotated[Decimal | None, Field(max_digits=1)],
+    # strings
+    dt.timedelta, Encoded, Hexed, p.Base64Bytes, p.Base64UrlBytes,
+    p.condate(gt=dt.date(2024, 1, 1)),
+    p.condate(ge=dt.date(1999, 12, 30), lt=dt.date(2001, 2, 1)), p.AnyUrl, p.HttpUrl, p.AnyHttpUrl,
+    p.WebsocketUrl, p.FtpUrl, p.PostgresDsn, p.RedisDsn,
+    Annotated[p.AnyUrl, p.UrlConstraints(max_length=12)],
+    ipaddress.IPv4Network, ipaddress.IPv4Interface, ipaddress.IPv6Address, ipaddress.IPv6Network,
+    ipaddress.IPv6Interface, p.IPvAnyAddress, p.IPvAnyInterface, p.IPvAnyNetwork,
+    # classes
+    Tree, Branch, Chain, Nested, Literal[Tone.LOW], list[Tree],
+    Annotated[Low | High, Field(discriminator="tone")],
 ]  # fmt: skip
 """All that the mask lets through is an instance."""
 
@@ -186,23 +305,28 @@ VALIDATED: list[Any] = [
 """The same, but for what depends on the clock or on the user's own function."""
 
 REFUSED: list[Any] = [
-    set[int], frozenset[int], dt.timedelta, complex, range, bytearray, memoryview, slice, type,
-    type[int], t.Callable[[int], int], t.Hashable, t.Pattern[str], re.Pattern[bytes], t.NoReturn,
-    ipaddress.IPv4Network, ipaddress.IPv4Interface, ipaddress.IPv6Address, ipaddress.IPv6Network,
-    fractions.Fraction, zoneinfo.ZoneInfo, decimal.Context, Dates, Tuples, Literal[Colour.RED],
-    Literal[b"a"], collections.OrderedDict[int, int], collections.Counter[int],
-    collections.defaultdict[dt.date, int], dict[bool, int], dict[Stripping, int],
-    dict[Literal["a"], int], ShortKeys, Encoded, Pathed, StrippedAndLong, int.__add__, len,
-    p.IPvAnyAddress, p.IPvAnyInterface, p.IPvAnyNetwork, p.Json, p.Json[int], p.Base64Bytes,
-    p.Base64Str, p.Base64UrlBytes, p.Base64UrlStr, p.FilePath, p.DirectoryPath, p.NewPath,
-    p.ByteSize, p.ImportString, p.AnyUrl, p.HttpUrl, p.FileUrl, p.PostgresDsn, p.RedisDsn,
-    p.WebsocketUrl, p.EmailStr, p.NameEmail, p.conset(int),
-    p.condecimal(max_digits=3, decimal_places=2), p.condecimal(multiple_of=Decimal("0.5")),
-    p.confloat(multiple_of=2), p.condate(gt=dt.date(2024, 1, 1)),
+    complex, range, bytearray, memoryview, slice, type, type[int], t.Callable[[int], int],
+    t.Hashable, t.Pattern[str], re.Pattern[bytes], t.NoReturn, fractions.Fraction,
+    zoneinfo.ZoneInfo, decimal.Context, Dates, Tuples, Literal[Colour.RED], Literal[Digit.ONE],
+    Literal[b"a"], Pathed, StrippedAndLong, int.__add__, len, Endless,
+    dict[tuple[int], int], dict[None, int], dict[Literal[3], int], keyed(p.confloat(gt=3)),
+    keyed(p.conint(multiple_of=3)), dict[Frozen, int], dict[int | list[int], int],
+    Annotated[dict[str, int], Field(min_length=2)],
+    Annotated[dict[float, int], Field(min_length=2)],
+    set, set[Any], set[list[int]], set[Cat], set[Movie], set[FrozenList], set[p.JsonValue],
+    differing(float, min_length=2), differing(Stripping, min_length=2),
+    differing(int, min_length=2),
+    differing(Literal[1, True], min_length=2), differing(uuid.UUID, min_length=2), EncodedAndLong,
+    p.Json, p.Json[int], p.Base64Str, p.Base64UrlStr, p.FilePath, p.DirectoryPath, p.NewPath,
+    p.ByteSize, p.ImportString, p.FileUrl, p.EmailStr, p.NameEmail, p.condecimal(gt=1, lt=1),
+    p.condecimal(multiple_of=Decimal("1.2345678901234567")),
+    p.condecimal(multiple_of=Decimal("1e-20")),
+    p.condecimal(max_digits=2, decimal_places=0, gt=100), p.condate(gt=dt.date.max),
+    Annotated[dt.datetime, Field(gt=dt.datetime(2024, 1, 1, tzinfo=dt.UTC))],
+    Annotated[dt.timedelta, Field(gt=dt.timedelta(1))],
     Annotated[int | str, Field(gt=3)], Annotated[p.SecretStr, Field(min_length=3)],
-    Annotated[pathlib.Path, Field(min_length=3)], Annotated[Decimal | None, Field(max_digits=1)],
-    list[p.UUID4 | p.FilePath], Annotated[str, Field(pattern="^[[:alpha:]]$")],
-    Annotated[str, Field(pattern="^[a-z&&[^b]]$")],
+    Annotated[pathlib.Path, Field(min_length=3)], list[p.UUID4 | p.FilePath],
+    Annotated[str, Field(pattern="^[[:alpha:]]$")], Annotated[str, Field(pattern="^[a-z&&[^b]]$")],
 ]  # fmt: skip
 
 
@@ -368,3 +492,65 @@ def test_all_dates_and_times_of_the_mask_are_read(tp: Any, name: str, texts: lis
 def test_what_no_clock_shows_is_not_written(text: str) -> None:
     assert not accepts(TypeOf(dt.time), text)
     assert not accepts(TypeOf(dt.datetime), f"2024-02-29T{text}")
+
+
+SPANS = [
+    f"{sign}P{days}{clock}"
+    for sign in ("", "-")
+    for days in ("", "0D", "999999Y999999M999999D", "1Y2D", "999999W")
+    for clock in ("", "T999999H999999M999999.999999S", "T0.1S", "T1H2S")
+]  # fmt: skip
+URLS = [
+    f"http://{host}{port}{path}"
+    for host in ("a", "A.b-c", "1.a", "1.2.3.4", "a.1", "256.1.1.1", "0x1", "xn--a", "a--b", "a_b")
+    for port in ("", ":0", ":65535", ":65536", ":")
+    for path in ("", "/", "/..//%41;'", "?a=b?/", "#f?", "/a?'", "/%zz", "/é")
+]  # fmt: skip
+DIGITS = ["0", "-0", "0.0", "9", "9.5", "0.01", "-0.99", "99.9", "999", "0.001", "0.0000000001"]
+DIGITS += [f"{'9' * whole}{ending}" for whole in (3, 13, 15, 16, 26, 27, 40)
+           for ending in ("", "0", ".9", ".5", ".00", ".99", ".999999999999999")]  # fmt: skip
+MULTIPLES = [str(Decimal("0.1") * (10**size + odd)) for size in range(0, 24, 2) for odd in (3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("tp", "texts", "least"),
+    [
+        (dt.timedelta, SPANS, 30),
+        (p.HttpUrl, URLS, 40),
+        (p.AnyUrl, [*URLS, "file://a:1", "file:///a", "a://b:1", "z+-.1://b"], 40),
+        (p.condecimal(max_digits=4, decimal_places=2), DIGITS, 5),
+        (p.condecimal(max_digits=3), DIGITS, 5),
+        (p.condecimal(max_digits=20, decimal_places=1), DIGITS, 10),
+        (p.condecimal(decimal_places=1, multiple_of=Decimal("0.5")), DIGITS, 5),
+        (p.condecimal(multiple_of=Decimal("0.1")), MULTIPLES, 10),
+        (p.confloat(multiple_of=0.1), MULTIPLES, 5),
+        (p.confloat(multiple_of=0.5), [*DIGITS, *MULTIPLES], 8),
+        (ipaddress.IPv4Network, [f"{a}.128.0.0/{n}" for a in (0, 8, 255) for n in range(40)], 50),
+        (ipaddress.IPv6Network, [f"{a}::/{n}" for a in ("1:f000", "abc0") for n in range(140)], 6),
+    ],
+    ids=str,
+)
+def test_what_the_mask_allows_at_its_edges_is_read_back(
+    tp: Any, texts: list[str], least: int
+) -> None:
+    constraint = TypeOf(tp)
+    written = [text for text in texts if accepts(constraint, text)]
+    assert len(written) >= least
+    for text in written:
+        constraint.parse(text)
+
+
+def test_keys_are_written_within_their_bounds() -> None:
+    for low, high in [(-12, 7), (0, 0), (5, 120), (-30, -9), (99, 1000)]:
+        constraint = TypeOf(keyed(p.conint(ge=low, le=high)))
+        written = {n for n in range(-150, 1100) if accepts(constraint, f'{{"{n}":0}}')}
+        assert written == set(range(low, high + 1))
+        assert not accepts(constraint, f'{{"0{high}":0}}')
+    assert not accepts(TypeOf(dict[int, int]), '{"-0":0}')
+
+
+def test_dates_are_written_within_their_bounds() -> None:
+    first, last = dt.date(2023, 12, 30), dt.date(2024, 3, 2)
+    constraint = TypeOf(p.condate(gt=first, le=last))
+    days = [dt.date(2023, 12, 1) + dt.timedelta(days) for days in range(120)]
+    assert [day for day in days if accepts(constraint, str(day))] == days[30:93]

@@ -295,3 +295,11 @@ def test_token_masks_and_bytes_agree(pattern: str, text: str) -> None:
     expected = accepts(Regex(pattern), text)
     assert token_accepts(Regex(pattern), text, VOCABULARIES[0], tokenize) == expected
     assert token_accepts(Regex(pattern), text, VOCABULARIES[0]) == expected
+
+
+def test_a_long_text_inside_of_an_alternative_takes_no_deep_stack() -> None:
+    first, second = "ab" * 10_000, "ba" * 12_000
+    grammar = grammar_of(f"(?:{first}|{second}){{2}}1")
+    matcher = Matcher(grammar, max_tokens=grammar.min_tokens)
+    assert token(b"ba") not in allowed_tokens(matcher)
+    assert matcher.min_tokens_to_finish == 2 * len(grammar.fewest_tokens(first.encode())) + 1

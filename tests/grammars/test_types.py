@@ -57,6 +57,15 @@ class Dog(BaseModel):
     name: str
 
 
+class Cow(BaseModel):
+    kind: Literal["cow"] = "cow"
+
+
+class Pig(BaseModel):
+    kind: Literal["pig"] = "pig"
+    weight: int
+
+
 class Record(BaseModel):
     """A description, which is an annotation."""
 
@@ -71,7 +80,9 @@ class Record(BaseModel):
 
 
 class Node(BaseModel):
+    name: str
     children: list[Node]
+    parent: Node | None = None
 
 
 class Even(BaseModel):
@@ -90,6 +101,7 @@ TYPES: list[Any] = [
     dt.date, dt.datetime, dt.time, uuid.UUID, bytes, Point, Options, Pair, Record,
     list[int], dict[str, int], tuple[int, str], int | None, int | str, Any,
     Annotated[int, Field(ge=3, lt=7)], Annotated[str, Field(pattern="^a+$", max_length=4)],
+    dt.timedelta, set[int], frozenset[License], Node, dict[License, int], dict[int, Node],
 ]  # fmt: skip
 
 
@@ -145,10 +157,57 @@ def test_what_a_validator_refuses_is_refused_by_parse() -> None:
         constraint.parse('{"number":3}')
 
 
-@pytest.mark.parametrize("tp", [Node, set[int], dt.timedelta], ids=str)
-def test_a_type_that_cannot_be_enforced_is_refused(tp: Any) -> None:
-    with pytest.raises(UnsupportedError):
-        COMPILER.compile(TypeOf(tp))
+def test_a_set_that_asks_for_items_that_differ_is_enforced_or_refused() -> None:
+    two = TypeOf(Annotated[set[License], Field(min_length=2)])
+    assert accepts(two, '["MIT","other"]')
+    assert not accepts(two, '["MIT","MIT"]')
+    assert accepts(TypeOf(set[License]), '["MIT","MIT"]')
+    for tp in (set[float], set[uuid.UUID], set[Literal[1, True]]):
+        with pytest.raises(UnsupportedError, match="may be equal when they are read"):
+            TypeOf(Annotated[tp, Field(min_length=2)])
+
+
+@pytest.mark.parametrize("tp", [Any, Node, dict[str, list[Node]], dict[str, Any]], ids=str)
+def test_a_text_never_nests_deeper_than_its_reader_follows(tp: Any) -> None:
+    """pydantic gives up behind 200 levels."""
+    constraint = TypeOf(tp)
+    opening, middle, closing = '{"name":"","children":[', "", "]}"
+    if tp is Any:
+        opening, middle, closing = "[", "", "]"
+    around = {dict[str, Any]: ('{"a":', "}"), dict[str, list[Node]]: ('{"a":[', "]}")}
+    left, right = around.get(tp, ("", ""))
+    if tp == dict[str, Any]:
+        opening, middle, closing = "[", "0", "]"
+    depths = [
+        depth
+        for depth in range(1, 300)
+        if accepts(constraint, left + opening * depth + middle + closing * depth + right)
+    ]
+    assert depths == list(range(1, len(depths) + 1)), "the bound is one"
+    assert 20 < len(depths) < 100
+    constraint.parse(left + opening * len(depths) + middle + closing * len(depths) + right)
+
+
+def test_the_tag_of_a_union_is_always_written() -> None:
+    constraint = TypeOf(Annotated[Cow | Pig, Field(discriminator="kind")])
+    assert accepts(constraint, '{"kind":"cow"}')
+    assert accepts(constraint, '{"kind":"pig","weight":3}')
+    for text in ("{}", '{"weight":3}', '{"kind":"pig"}', '{"kind":"cow","weight":3}'):
+        assert not accepts(constraint, text)
+
+
+def test_the_options_of_a_schema_are_those_of_a_type() -> None:
+    text = '{"tags": ["\\u00e9"],\t"x": 1}'
+    options: dict[str, Any] = {"whitespace": "flexible", "property_order": "any"}
+    assert accepts(TypeOf(Point, **options, ascii_only=True), text)
+    assert not accepts(TypeOf(Point, **options), text.replace("\t", "\t\t\t" * 3))
+    assert accepts(TypeOf(Point, **options, max_whitespace=9), text.replace("\t", "\t\t\t" * 3))
+    assert not accepts(TypeOf(Point, whitespace="flexible"), text)
+    assert not accepts(TypeOf(Point, ascii_only=True), '{"x":1,"tags":["é"]}')
+    assert TypeOf(Point) != TypeOf(Point, ascii_only=True)
+    for name, value in [("whitespace", "no"), ("property_order", ""), ("max_whitespace", -1)]:
+        with pytest.raises(GrammarError, match=name):
+            TypeOf(int, **{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tp", [object(), "Missing", type("Plain", (), {})], ids=str)
@@ -158,7 +217,15 @@ def test_what_has_no_schema_is_refused_at_once(tp: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "tp", [complex, list[complex], dict[int, str], dict[str, dict[dt.date, int]], complex | None]
+    "tp",
+    [
+        complex,
+        list[complex],
+        dict[tuple[int, int], str],
+        dict[str, dict[None, int]],
+        set[list[int]],
+    ],
+    ids=str,
 )
 def test_a_type_whose_schema_says_too_little_is_refused(tp: Any) -> None:
     """Its texts would be let through by the mask and refused by the parser."""

@@ -1,0 +1,34 @@
+"""The texts of a small language, listed. Owns the search for them.
+
+It must not know what the texts mean.
+"""
+
+from __future__ import annotations
+
+from grammars.algebra import Algebra
+from grammars.derive import arms, has_string
+from grammars.expr import Expr
+
+
+def few_texts(algebra: Algebra, node: Expr, most: int) -> list[bytes] | None:
+    """All texts of `node`, when they are `most` at most; else None.
+
+    In depth, so that the search of a large language ends as soon as it has found too many.
+    """
+    found: list[bytes] = []
+    pending: list[tuple[Expr, bytes]] = [(node, b"")]
+    steps = 0
+    while pending:
+        here, text = pending.pop()
+        steps += 1
+        if here.nullable:
+            found.append(text)
+        if len(found) > most or steps > 64 * most or len(text) > 16 * most:
+            return None
+        for mask, rest in arms(algebra, here):
+            if not (rest.plain or has_string(algebra, rest)):
+                continue
+            if mask.bit_count() > most:
+                return None
+            pending += [(rest, text + bytes([b])) for b in range(256) if mask >> b & 1]
+    return found

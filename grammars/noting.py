@@ -1,0 +1,130 @@
+"""States that remember what was written. Owns how that is kept exact where it is written, and left
+out where only a mask is asked for.
+
+That no name comes twice, and no two items are equal, no finite automaton can tell: which of them
+come later depends on what was written. So the reference behind such a part notes it, byte by byte
+(`noted`), and what follows excludes it. A walk of the vocabulary cannot afford that, a state for
+each text; and it need not. What is excluded is decided where a part begins, so a mask is right
+without the notes up to the end of the part that is being written, and from there into the next one
+as long as that has room: as long as it cannot be ended within the token, and is part of a string or
+number that may go on in very many ways. So states are *loosened* for masks: their notes are left
+out, and a part that begins after an unknown one is *pending*: it cannot be passed. A token that
+writes a whole part and more beyond the end of another is left out; no vocabulary at hand has one
+that matters.
+
+Visible references (those not inside of others) are those of parts that have begun.
+It must not know what is noted, nor why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grammars.algebra import Algebra
+from grammars.expr import ByteSet, Complement, Concat, Expr, Intersection, Ref, Repeat, Union
+
+WIDE = 10
+"""Bytes of a repetition that has room: digits are enough."""
+
+ROUNDS = 6
+"""Rounds that it may still take: 10^6 ways, far more than parts that are remembered."""
+
+SLACK = 8
+"""Tokens by which excluding what was written may lengthen a part: it differs from all of them after
+ROUNDS bytes, each a token at worst."""
+
+
+def noted(algebra: Algebra, node: Expr, byte: int) -> Expr:
+    """The state with `byte` noted by all that is visible."""
+
+    def change(ref: Ref) -> Expr:
+        return ref.noting.noted(ref.key, byte) if ref.noting else ref
+
+    return _changed(algebra, node, change) if node.notes else node
+
+
+def loosened(algebra: Algebra, node: Expr) -> Expr:
+    """The state without its notes: the same mask, shared by all that were written differently."""
+    if not node.notes:
+        return node
+    if node.loose is None:
+
+        def change(ref: Ref) -> Expr:
+            return ref.noting.loosened(ref.key) if ref.noting else ref
+
+        node.loose = _changed(algebra, _begun(algebra, node), change)
+    return node.loose
+
+
+def _begun(algebra: Algebra, node: Expr) -> Expr:
+    """The state with the part unfolded that begins right here: what it excludes is known."""
+    if isinstance(node, Concat):
+        return algebra.concat(_begun(algebra, node.head), node.tail)
+    if isinstance(node, Intersection) and node.notes:
+        return algebra.intersection([_begun(algebra, option) for option in node.options])
+    if isinstance(node, Ref) and node.noting and node.noting.begins(node.key):
+        part = node.rules.unfold(node.key)
+        return algebra.optional(part) if node.nullable else part
+    return node
+
+
+def _changed(algebra: Algebra, node: Expr, change: Callable[[Ref], Expr]) -> Expr:
+    """`node` with every visible reference changed."""
+    spine: list[Expr] = []
+    while isinstance(node, Concat) and node.notes:
+        spine.append(_change_one(algebra, node.head, change))
+        node = node.tail
+    node = _change_one(algebra, node, change)
+    for head in reversed(spine):
+        node = algebra.concat(head, node)
+    return node
+
+
+def _change_one(algebra: Algebra, node: Expr, change: Callable[[Ref], Expr]) -> Expr:
+    if not node.notes:
+        return node
+    if isinstance(node, Ref):
+        return change(node)
+    if isinstance(node, Concat):
+        return _changed(algebra, node, change)
+    if isinstance(node, Union):
+        return algebra.union([_changed(algebra, option, change) for option in node.options])
+    if isinstance(node, Intersection):
+        return algebra.intersection([_changed(algebra, option, change) for option in node.options])
+    assert isinstance(node, Repeat) and node.high == 1, "what is visible is there once at most"
+    return algebra.repeat(_changed(algebra, node.body, change), node.low, 1)
+
+
+def has_room(node: Expr) -> bool:
+    """Whether a part can go on in very many ways from here: a wide repetition stands in front of
+    what cannot be passed.
+    """
+    while isinstance(node, Concat):
+        if _has_room(node.head):
+            return True
+        if isinstance(node.head, Ref) and node.head.pending:
+            return False
+        node = node.tail
+    return _has_room(node)
+
+
+def _has_room(node: Expr) -> bool:
+    if isinstance(node, Union):
+        return any(map(has_room, node.options))
+    if isinstance(node, Intersection):  # what is excluded is finite
+        kept = [option for option in node.options if not isinstance(option, Complement)]
+        return len(kept) == 1 and has_room(kept[0])
+    if not isinstance(node, Repeat):
+        return isinstance(node, Concat) and has_room(node)
+    if node.high is not None and node.high < ROUNDS:
+        return node.high == 1 and has_room(node.body)
+    return _num_first(node.body) >= WIDE
+
+
+def _num_first(node: Expr) -> int:
+    """Single bytes that a string may be."""
+    if isinstance(node, ByteSet):
+        return node.mask.bit_count()
+    if isinstance(node, Union):
+        return sum(map(_num_first, node.options))
+    return 0
