@@ -18,10 +18,11 @@ from functools import cache
 from typing import Any
 
 import jsonschema
-from jsonschema import Draft202012Validator, FormatChecker, ValidationError
-from jsonschema.validators import extend
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 
 from grammars.formats import FORMATS
+
+_extend: Any = validators.extend  # it has no types
 
 
 class DuplicateNameError(ValueError):
@@ -53,7 +54,7 @@ def _in_python(schema: Any) -> Any:
         return [_in_python(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in schema.items():
         if name == "pattern" and isinstance(value, str):
             found[name] = _end_of_text(value)
@@ -71,7 +72,7 @@ def _end_of_text(pattern: str) -> str:
 @cache
 def _judge(draft: Any) -> Any:
     checker = draft.TYPE_CHECKER.redefine("integer", _is_integer)
-    return extend(draft, {"multipleOf": _multiple_of}, type_checker=checker)
+    return _extend(draft, {"multipleOf": _multiple_of}, type_checker=checker)
 
 
 @cache
