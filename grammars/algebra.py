@@ -313,13 +313,23 @@ class Algebra:
         return self._known.get(known) or self._keep(known, Ref(rules, key, nullable=nullable))
 
     def noting_ref(
-        self, rules: NotingRules, key: Hashable, *, nullable: bool = False, pending: bool = False
+        self,
+        rules: NotingRules,
+        key: Hashable,
+        *,
+        nullable: bool = False,
+        is_open: bool = False,
+        pending: bool = False,
     ) -> Expr:
-        """The same of a key that remembers what is written, or (`pending`) cannot be passed."""
+        """The same of a key that remembers what is written: of the part that is being written
+        before it (`is_open`), of earlier ones. A `pending` one cannot be passed.
+        """
         known = (Ref, rules, key)
-        return self._known.get(known) or self._keep(
-            known, Ref(rules, key, nullable=nullable, noting=rules, pending=pending)
-        )
+        found = self._known.get(known)
+        if found is not None:
+            return found
+        made = Ref(rules, key, nullable=nullable, noting=rules, is_open=is_open, pending=pending)
+        return self._keep(known, made)
 
     def complement(self, body: Expr) -> Expr:
         """A string over the alphabet that is not in `body`."""

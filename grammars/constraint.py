@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal, get_args
 
 from grammars import regex
@@ -77,7 +78,7 @@ class Choices(Constraint):
         return algebra.words(text.encode() for text in self.texts)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class JsonSchema(Constraint):
     """JSON texts that are valid under a JSON Schema (draft 2020-12, or 4 to 2019-09 by `$schema`).
 
@@ -149,9 +150,26 @@ class JsonSchema(Constraint):
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        """The text, and the options that are not the default."""
+        asked = (
+            f", {name}={getattr(self, name)!r}"
+            for name, parameter in signature(JsonSchema).parameters.items()
+            if name != "schema" and getattr(self, name) not in (parameter.default, ())
+        )
+        return f"JsonSchema({self.text!r}{''.join(asked)})"
+
     def lower(self, algebra: Algebra) -> Expr:
+        return lower_schema(algebra, self.source(), self.style())
+
+    def source(self) -> SchemaSource:
+        """The document, and those that it may refer to."""
         others = {uri: parse_json(text) for uri, text in self.resources}
-        style = Style(
+        return SchemaSource(parse_json(self.text), resources=others)
+
+    def style(self) -> Style:
+        """How its values are written."""
+        return Style(
             whitespace=self.whitespace,
             max_whitespace=self.max_whitespace,
             any_order=self.property_order == "any",
@@ -159,7 +177,6 @@ class JsonSchema(Constraint):
             ascii_only=self.ascii_only,
             ignore_formats=self.formats == "ignore",
         )
-        return lower_schema(algebra, SchemaSource(parse_json(self.text), resources=others), style)
 
     def parse(self, text: str) -> Any:
         """The JSON value."""

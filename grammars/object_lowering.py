@@ -196,7 +196,7 @@ class _Members:
         return algebra.union(options)
 
     def _behind(self, key: _Behind) -> Expr:
-        return self._algebra.noting_ref(self, key, pending=key.is_pending)
+        return self._algebra.noting_ref(self, key, is_open=True, pending=key.is_pending)
 
     def _after_name(self, key: _Behind) -> Expr:
         """The colon, the value, and what may follow."""
@@ -224,9 +224,9 @@ class _Members:
     # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
     def noted(self, key: Hashable, byte: int) -> Expr:
-        if isinstance(key, _Behind) and key.written is not None:
-            return self._behind(key._replace(written=key.written + bytes([byte])))
-        return self._same(key)
+        assert isinstance(key, _Behind), "only what stands behind a name is open"
+        written = None if key.written is None else key.written + bytes([byte])
+        return self._behind(key._replace(written=written))
 
     def loosened(self, key: Hashable) -> Expr:
         if isinstance(key, _Behind):
@@ -236,13 +236,6 @@ class _Members:
         return self._between(
             key._replace(extras=None), nullable=nullable and self._order.is_complete(key.state)
         )
-
-    def _same(self, key: Hashable) -> Expr:
-        if isinstance(key, _Behind):
-            return self._behind(key)
-        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
-        nullable = not key.is_begun or key.state.is_first
-        return self._between(key, nullable=nullable and self._order.is_complete(key.state))
 
     def begins(self, key: Hashable) -> bool:
         return isinstance(key, _Between) and key.extras is not None and key.is_begun

@@ -85,6 +85,8 @@ class SchemaReader:
         self._read: dict[tuple[Spot, bool], Shapes] = {}
         self._met: dict[Operand, Shapes] = {}
         self._open: list[tuple[Spot, bool]] = []
+        self.found: dict[str, JsonValue] = {}
+        """Every schema that was come to, by its place: for what is told of a document."""
         top = self._document.root
         self.root: Operand = self._operand_at(top, self._document.enter(top.base, ()))
 
@@ -167,7 +169,7 @@ class SchemaReader:
             self._open.pop()
 
     def _operand_at(self, place: Place, scope: tuple[str, ...]) -> Operand:
-        schema = place.schema
+        schema = self.found[place.place] = place.schema
         if schema is True:
             return ANYTHING
         if not isinstance(schema, dict) and schema is not False:

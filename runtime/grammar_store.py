@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from grammars import Compiler, Constraint, Grammar, GrammarError, Matcher, Vocabulary
 from sgdsl.errors import UsageError
+from sgdsl.graph import shorten
 
 MAX_REFUSED = 1024
 """Constraints of one process are few; an attacker's may be many."""
@@ -27,8 +28,10 @@ class GrammarStore:
         self._lock = threading.Lock()
 
     def prepare(self, constraint: Constraint) -> None:
-        """Compile ahead; what is wrong with it is raised by `get`, where it is used."""
-        with suppress(GrammarError):
+        """Compile ahead; what is wrong with it (a constraint may be a user's own class, and raise
+        anything) is raised by `get`, where it is used.
+        """
+        with suppress(Exception):
             self.get(constraint)
 
     def get(self, constraint: Constraint) -> Grammar:
@@ -56,6 +59,7 @@ class GrammarStore:
         if grammar.min_tokens > max_tokens:
             raise UsageError(
                 f"max_tokens allows {max_tokens} tokens here, but the shortest output of "
-                f"{constraint!r} takes {grammar.min_tokens}; raise max_tokens or allow less"
+                f"{shorten(repr(constraint), 200)} takes {grammar.min_tokens}; raise max_tokens or "
+                "allow less"
             )
         return Matcher(grammar, max_tokens=max_tokens + num_taken, prefix=prefix)

@@ -13,13 +13,15 @@ from contextlib import suppress
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
+from grammars import fill_bitmasks
 from runtime.batch import Batch
 from runtime.errors import ContextLengthError
 from runtime.generation import Generation
 from runtime.grammar_store import GrammarStore
 from runtime.line import Line
-from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest, SampleRow
+from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest
 from runtime.scheduler import Scheduler
 from runtime.scoring import Scoring
 from runtime.sequence import Sequence
@@ -199,18 +201,26 @@ class Programs:
 
     def request(self, batch: Batch) -> SampleRequest:
         """What the rows that draw a token ask for."""
-        rows: list[SampleRow] = []
-        bitmask = None
-        for index, grant in enumerate(batch.sampled):
-            line = self._owners[grant.sequence.id]
-            generation = line.generation
-            rows.append(line.sample_row())
-            if generation.is_masked:
-                if bitmask is None:
-                    words = self._tokenizer.vocabulary.num_words
-                    bitmask = np.full((len(batch.sampled), words), -1, dtype=np.int32)
-                self._guard(line, partial(generation.fill_bitmask, bitmask[index]))
-        return SampleRequest(rows, bitmask)
+        lines = [self._owners[grant.sequence.id] for grant in batch.sampled]
+        rows = [line.sample_row() for line in lines]
+        return SampleRequest(rows, self._bitmask(lines))
+
+    def _bitmask(self, lines: list[Line]) -> NDArray[np.int32] | None:
+        """A row for each line, all masks of constraints in one gather; None when all is allowed."""
+        generations = [line.generation for line in lines]
+        if not any(generation.is_masked for generation in generations):
+            return None
+        bitmask = np.empty((len(lines), self._tokenizer.vocabulary.num_words), dtype=np.int32)
+
+        def fail(index: int, cause: Exception) -> None:
+            line = lines[index]
+            line.run.fail(cause, branch_id=line.branch_id)
+
+        fill_bitmasks([each.matcher for each in generations], bitmask, on_error=fail)
+        for line, row in zip(lines, bitmask, strict=True):
+            if line.run.outcome is None and line.generation.is_masked:
+                self._guard(line, partial(line.generation.narrow, row))
+        return bitmask
 
     def commit(self, batch: Batch, sampled: Sampled) -> None:
         """The step's tokens and scores arrive; every line that got one goes on."""
