@@ -32,7 +32,8 @@ METASCHEMAS = (
 
 @dataclass(frozen=True)
 class Case:
-    """One value and whether it is valid. `text` is the schema's."""
+    """One value and whether it is valid. `text` is the schema's; `of_format`: it is of the part of
+    the suite in which formats are more than annotations."""
 
     file: str
     group: str
@@ -40,6 +41,7 @@ class Case:
     text: str
     value: Any
     is_valid: bool
+    of_format: bool
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ def cases_of(path: Path) -> Iterator[Case]:
                 text=text,
                 value=test["data"],
                 is_valid=test["valid"],
+                of_format=path.parent.name == "format",
             )
 
 
@@ -93,8 +96,8 @@ def remotes() -> dict[str, Any]:
 def outcome(
     case: Case, *, resources: Mapping[str, Any] | None = None, property_order: Any = "any"
 ) -> Outcome:
-    """What becomes of a case. Formats are annotations in the draft, but for the files of them."""
-    formats: Any = "ignore" if case.file == "format" else "enforce"
+    """What becomes of a case."""
+    formats: Any = "enforce" if case.of_format else "ignore"
     try:
         constraint = JsonSchema(
             case.text, property_order=property_order, formats=formats, resources=resources
@@ -161,8 +164,8 @@ def keywords_page() -> str:
     lines = [
         _HEAD,
         f"{is_right[1]:,} of {num_cases:,} cases are right when the schemas that others refer to",
-        f"are given as `resources=`, {is_right[0]:,} when none is. The table is that with them. In",
-        "the file `format` formats are annotations, as they are in the draft.",
+        f"are given as `resources=`, {is_right[0]:,} when none is. The table is that with them.",
+        "Formats are annotations here, as they are in the draft.",
         "",
         "| file | cases | right | refused | wrong | what is refused |",
         "|---|---|---|---|---|---|",
@@ -188,8 +191,6 @@ def _row(cells: list[Any]) -> str:
 
 def _reason(refusal: str) -> str:
     """The sentence of a refusal without its place."""
-    if "\\p" in refusal:
-        return r"the escape `\p` of a pattern"
     if "the dialect" in refusal:
         return "a `$schema` of one's own"
     what = refusal.removeprefix("the schema has ").split(" at /")[0].split(" at http")[0]
