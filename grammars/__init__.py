@@ -26,6 +26,7 @@ from grammars.explanation import Explanation, explain
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
 from grammars.substring import Substring
+from grammars.tags import StructuralTags, Tag
 from grammars.token_table import TokenTable
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
@@ -46,7 +47,9 @@ __all__ = [
     "Matcher",
     "Regex",
     "Repetition",
+    "StructuralTags",
     "Substring",
+    "Tag",
     "TokenTable",
     "TypeOf",
     "UnsupportedError",

@@ -39,7 +39,19 @@ from grammars.expr import (
 LITERAL_CHUNK = 32
 """Longer literals are split: dropping a first byte copies and hashes what remains of the chunk."""
 
+BYTES_PER_EXPRESSION = 500
+"""What one takes, with its keys in the memos that know it: about, as measured."""
+
+BYTES_PER_WORD = 120
+"""What a word of a table takes beside its text, with the sets that it is sorted from."""
+
+WORDS_PER_STEP = 256
+"""Words that are sorted in about the time of making one expression."""
+
 Node = TypeVar("Node", bound=Expr)
+
+_SERIALS = count()
+"""No two expressions of any algebra have the same, so that one is named without being held."""
 
 
 class Algebra:
@@ -54,15 +66,14 @@ class Algebra:
         self.budget = budget or Budget()
         self._known: dict[tuple[object, ...], Expr] = {}
         self._tables: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
-        self._serial = count()
         self.empty = self._keep(("empty",), Empty(nullable=False))
         self.epsilon = self._keep(("epsilon",), Epsilon(nullable=True))
         self.full = self.repeat(self.byte_set(ALL_BYTES), 0, None)
         """Every string over the alphabet."""
 
     def _keep(self, key: tuple[object, ...], made: Node) -> Node:
-        self.budget.spend()
-        made.serial = next(self._serial)
+        self.budget.spend(1, BYTES_PER_EXPRESSION + 16 * len(key))
+        made.serial = next(_SERIALS)
         self._known[key] = made
         return made
 
@@ -103,6 +114,9 @@ class Algebra:
             kept = {text for text in kept if len(text.translate(None, foreign)) == len(text)}
         if not kept:
             return self.empty
+        self.budget.spend(
+            len(kept) // WORDS_PER_STEP, BYTES_PER_WORD * len(kept) + sum(map(len, kept))
+        )
         table = tuple(sorted(kept))
         return self.words_slice(self._tables.setdefault(table, table), 0, len(kept), 0)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from grammars import regex
 from grammars.algebra import Algebra
 from grammars.charset import utf8
-from grammars.errors import EmptyLanguageError, GrammarError
+from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
 from grammars.expr import Expr
 from grammars.json_values import is_text, parse_json
 from grammars.regex_lowering import lower_full
@@ -25,6 +25,16 @@ from grammars.schema import SchemaSource, Style, lower_schema
 Whitespace = Literal["compact", "single", "flexible"]
 PropertyOrder = Literal["declared", "any"]
 Formats = Literal["enforce", "ignore"]
+
+
+MAX_PATTERN_LENGTH = 200_000
+"""Characters of a pattern: to read so many takes about a second."""
+
+BYTES_PER_CHARACTER = 6
+"""What a character of a schema's text takes once it is read, about."""
+
+CHARACTERS_PER_STEP = 128
+"""Characters of JSON that are read in about the time of making one expression."""
 
 
 class Constraint(ABC):
@@ -52,9 +62,15 @@ class Regex(Constraint):
     def __post_init__(self) -> None:
         if not isinstance(self.pattern, str):
             raise GrammarError(f"Regex got {self.pattern!r}; give the pattern as a str")
+        if len(self.pattern) > MAX_PATTERN_LENGTH:
+            raise CompileBudgetError(
+                f"the pattern {self.pattern[:40]!r}... has {len(self.pattern)} characters; give at "
+                f"most {MAX_PATTERN_LENGTH}"
+            )
         regex.parse(self.pattern)
 
     def lower(self, algebra: Algebra) -> Expr:
+        algebra.budget.spend(len(self.pattern))
         return lower_full(algebra, regex.parse(self.pattern), utf8)
 
 
@@ -160,6 +176,8 @@ class JsonSchema(Constraint):
         return f"JsonSchema({self.text!r}{''.join(asked)})"
 
     def lower(self, algebra: Algebra) -> Expr:
+        size = len(self.text) + sum(len(text) for _, text in self.resources)
+        algebra.budget.spend(size // CHARACTERS_PER_STEP, BYTES_PER_CHARACTER * size)
         return lower_schema(algebra, self.source(), self.style())
 
     def source(self) -> SchemaSource:

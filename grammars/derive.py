@@ -32,12 +32,17 @@ from grammars.expr import (
 )
 from grammars.noting import noted
 
+BYTES_PER_ARM = 130
+"""A pair and its set of bytes."""
+
 
 def arms(algebra: Algebra, node: Expr) -> Arms:
     """The first bytes of `node`, partitioned: ((byte set, what remains), ...), disjoint."""
     if node.arms is None:
         algebra.budget.spend()
-        node.arms = _RULES[type(node)](algebra, node) if type(node) in _RULES else ()
+        found = _RULES[type(node)](algebra, node) if type(node) in _RULES else ()
+        algebra.budget.spend(0, BYTES_PER_ARM * len(found))
+        node.arms = found
     return node.arms
 
 

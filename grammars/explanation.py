@@ -22,7 +22,7 @@ from grammars.diagram import to_dot, to_mermaid
 from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
 from grammars.expr import Expr
 from grammars.extent import extent
-from grammars.samples import byte_vocabulary, sample
+from grammars.samples import ByteCompletions, byte_vocabulary, sample
 from grammars.schema_check import Annotation, Fault, check_schema, fault_of
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
@@ -137,6 +137,8 @@ def explain(
         min_tokens=min_tokens if vocabulary else None,
     )
     look = _Look(algebra, start, max_states)
+    if look.is_empty:
+        return compiled(faults=(fault_of(EmptyLanguageError("no text satisfies the constraint")),))
     return compiled(
         samples=look.samples(vocabulary or byte_vocabulary(), num_samples, seed), **look.facts()
     )
@@ -171,12 +173,17 @@ class _Look:
     def __init__(self, algebra: Algebra, start: Expr, max_states: int) -> None:
         self._algebra = algebra
         self._start = start
-        self._completions = Completions(algebra, byte_vocabulary())
+        self._completions = ByteCompletions(algebra)
         self._allow()
         self._automaton = explore(self._completions, start, max_states=max_states)
 
     def _allow(self) -> None:
         self._algebra.budget.allow(LOOK_STEPS, LOOK_SECONDS)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it was seen that there is no text: of what must not be repeated, too little."""
+        return self._automaton.is_whole and not any(self._automaton.accepting)
 
     def samples(self, vocabulary: Vocabulary, count: int, seed: int) -> tuple[str, ...]:
         """Some texts."""
@@ -194,7 +201,7 @@ class _Look:
             "min_bytes": self._min_bytes(),
         }
         order = seen.order()
-        if order is None:
+        if order is None or seen.is_endless:
             return {**found, "is_finite": False}
         if seen.is_whole:
             found["num_texts"] = seen.num_texts(order, MAX_TEXTS)
@@ -207,9 +214,10 @@ class _Look:
             return exact
         self._allow()
         try:
-            return self._completions.cost(self._start)
+            ending = self._completions.ending(self._start)
         except (CompileBudgetError, RecursionError):
             return None
+        return None if ending is None else len(ending)
 
     def _by_structure(self) -> dict[str, Any]:
         """For languages with too many states."""

@@ -26,7 +26,7 @@ class Expr:
     `notes`: a reference that remembers what is written (see `noting`) stands inside.
     `is_open`: one of them stands behind a part that is being written.
     `pending`: one of these cannot be passed (see `noting`).
-    `serial`: the order of creation, the canonical order of alternatives.
+    `serial`: the order of creation, the canonical order of alternatives; unique in the process.
     `arms`, `clamped` and `loose` are memos of `derive`, `clamp` and `noting` (None, or no entry:
     not computed yet).
     """

@@ -27,7 +27,7 @@ from grammars.expr import (
 
 
 class Extent(NamedTuple):
-    """The bytes of the longest text, infinite where there is none; `is_exact`: else, at most."""
+    """The bytes of the longest text, infinite where there is none; not `is_exact`: at most that."""
 
     longest: float
     is_exact: bool
@@ -52,8 +52,8 @@ def extent(algebra: Algebra, node: Expr) -> Extent:
         pending.pop()
         if here not in known:
             is_open.discard(here)
-            inside = [known.get(part, _ENDLESS) for part in parts]  # what is open comes back
-            known[here] = _of(here, inside)
+            # A part that is still open comes back to itself.
+            known[here] = _of(here, [known.get(part, _ENDLESS) for part in parts])
     return known[node]
 
 
@@ -67,12 +67,16 @@ def _parts(node: Expr) -> tuple[Expr, ...]:
         return node.options
     if isinstance(node, Repeat):
         return (node.body,)
-    return (node.rules.unfold(node.key),) if isinstance(node, Ref) else ()
+    if isinstance(node, Ref) and not node.notes:
+        return (node.rules.unfold(node.key),)
+    return ()
 
 
 def _of(node: Expr, inside: list[Extent]) -> Extent:
     longest = 0.0
-    is_exact = node.plain and all(part.is_exact for part in inside)
+    is_sure = node.plain and not isinstance(node, Empty)  # that a text is in it
+    is_exact = is_sure and not node.notes and all(part.is_exact for part in inside)
+    is_endless = any(part.is_exact and part.longest == math.inf for part in inside)
     if isinstance(node, ByteSet):
         longest = 1
     elif isinstance(node, Literal):
@@ -90,8 +94,7 @@ def _of(node: Expr, inside: list[Extent]) -> Extent:
         longest = min(part.longest for part in inside)
     elif isinstance(node, Complement):
         longest = math.inf
-    elif isinstance(node, Ref):
-        longest = inside[0].longest
-    elif isinstance(node, Empty):
-        longest = -math.inf
-    return Extent(longest, is_exact)
+    elif isinstance(node, Ref):  # what remembers (see `noting`) is known only as it is written
+        longest = inside[0].longest if inside else math.inf
+    # What is remembered takes away a few texts of endlessly many.
+    return Extent(longest, is_exact or (is_sure and is_endless))

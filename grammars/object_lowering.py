@@ -51,7 +51,10 @@ class ObjectForm:
             pointer=pointer,
         )
         self._order = MemberOrder(
-            self._table, Limits(layout.any_order, _with_extras(shape, layout)), weigh
+            self._table,
+            Limits(layout.any_order, _with_extras(shape, layout)),
+            weigh,
+            layout.algebra.budget,
         )
         self._lowered: Expr | None = None
 
@@ -160,12 +163,14 @@ class _Members:
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
-        found = self._order.finish(key.state) or next(self._order.steps(key.state))
-        step, after = found
-        value = self._layout.value(step.choice.operand)
-        name = self._name(step, key.extras or frozenset())
-        lead = algebra.epsilon if key.is_begun else self._layout.comma
-        return algebra.sequence([lead, name, value, self.ref(after, key.extras)])
+        step, after = self._order.finish(key.state) or next(self._order.steps(key.state))
+        parts: list[Expr] = []
+        for member in [step, *self._order.way_out(after)]:  # a reference for each would be a chain
+            if parts or not key.is_begun:
+                parts.append(self._layout.comma)
+            value = self._layout.value(member.choice.operand)
+            parts += [self._name(member, key.extras or frozenset()), value]
+        return algebra.sequence(parts)
 
     # -- members -----------------------------------------------------------------------------
 

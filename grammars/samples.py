@@ -12,7 +12,7 @@ from collections import Counter
 
 from grammars.algebra import Algebra
 from grammars.completion import UNREACHABLE, Completions, Spelling
-from grammars.derive import arms, walk
+from grammars.derive import arms, step
 from grammars.errors import CompileBudgetError
 from grammars.expr import ALL_BYTES, Expr
 from grammars.vocabulary import Vocabulary
@@ -56,37 +56,70 @@ def byte_vocabulary() -> Vocabulary:
     return Vocabulary([bytes([byte]) for byte in range(256)], eos_token_ids=[])
 
 
+class ByteCompletions(Completions):
+    """Completions byte by byte, which are texts even where parts must not repeat."""
+
+    def __init__(self, algebra: Algebra) -> None:
+        super().__init__(algebra, byte_vocabulary())
+
+    def ending(self, here: Expr) -> bytes | None:
+        """The shortest way from here to the end of a text that is known; None when there is none.
+
+        Looked for anew after each byte where the way may have to become another (see `noting`).
+        """
+        text = bytearray()
+        while not here.nullable:
+            spelled = self.spelling(here)
+            if spelled.cost >= UNREACHABLE or spelled.rest is None:
+                return None
+            if spelled.is_sure:
+                return bytes(text) + _written(spelled)
+            self.algebra.budget.spend()
+            text.append(spelled.byte)
+            here = step(self.algebra, here, spelled.byte)
+        return bytes(text)
+
+
+def _written(spelling: Spelling) -> bytes:
+    found = bytearray()
+    while spelling.rest is not None:
+        found.append(spelling.byte)
+        spelling = spelling.rest
+    return bytes(found)
+
+
 class _Walks:
     """Walks that remember which ways they took, so that later ones take others."""
 
     def __init__(self, algebra: Algebra, seed: int) -> None:
         self._algebra = algebra
-        self._completions = Completions(algebra, byte_vocabulary())
+        self._completions = ByteCompletions(algebra)
         self._random = random.Random(seed)
         self._taken: Counter[tuple[Expr, Expr]] = Counter()
         self._written: Counter[tuple[Expr, int]] = Counter()
 
     def draw(self, start: Expr, extra: int, *, is_first: bool) -> bytes | None:
         """One text, of about `extra` bytes more than the shortest; None when there is none."""
-        shortest = self._completions.spelling(start)
-        if shortest.cost >= UNREACHABLE:
-            return None
-        if is_first:
-            return _written(shortest)
+        shortest = self._completions.ending(start)
+        if is_first or shortest is None:
+            return shortest
         text = bytearray()
         here = start
-        while len(text) < shortest.length + extra:
+        while len(text) < len(shortest) + extra:
             if here.nullable and self._random.random() < STOPS and len(text) > extra // 2:
                 return bytes(text)
-            step = self._next(here, text)
-            if step is None:
-                return bytes(text)
-            text.append(step)
-            here = walk(self._algebra, here, bytes([step]))
-        return bytes(text) if here.nullable else bytes(text) + self._ending(here)
+            byte = self._next(here, text)
+            if byte is None:
+                return bytes(text) if here.nullable else None
+            text.append(byte)
+            here = step(self._algebra, here, byte)
+        ending = self._completions.ending(here)
+        return None if ending is None else bytes(text) + ending
 
     def _next(self, here: Expr, text: bytearray) -> int | None:
-        """The next byte; None where the text ends."""
+        """The next byte; None where the text ends, or is no beginning of one: what it may not
+        repeat (see `noting`) is known only when it is written.
+        """
         options = [
             (mask, rest)
             for mask, rest in arms(self._algebra, here)
@@ -112,20 +145,6 @@ class _Walks:
         members = [byte for byte in range(256) if chosen >> byte & 1]
         fewest = min(self._written[here, byte] for byte in members)
         return self._random.choice([b for b in members if self._written[here, b] == fewest])
-
-    def _ending(self, here: Expr) -> bytes:
-        """The shortest way from here to the end of a text."""
-        spelled = self._completions.spelling(here)
-        assert spelled.cost < UNREACHABLE, "a walk stays where it can be completed"
-        return _written(spelled)
-
-
-def _written(spelling: Spelling) -> bytes:
-    found = bytearray()
-    while spelling.rest is not None:
-        found.append(spelling.byte)
-        spelling = spelling.rest
-    return bytes(found)
 
 
 def _set(members: bytes) -> int:

@@ -232,6 +232,7 @@ class _SchemaLowering:
         if isinstance(shape, NullShape | BooleanShape | GivenShape):
             return False
         if shape not in self._voids:
+            self.algebra.budget.spend()
             self._voids[shape] = False  # so it is while it is looked at
             self._voids[shape] = self._is_void(shape)
         return self._voids[shape]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from grammars.derive import arms
 from grammars.expr import Concat, Expr, Repeat
-from grammars.loop_walks import LoopWalks
+from grammars.loop_walks import Inside, LoopWalks
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
 
@@ -38,13 +38,10 @@ Frontier = tuple[NDArray[np.integer], Int32]
 
 
 class Loop(NamedTuple):
-    """A state whose head is walked apart: the states inside of the head after each node of a trie
-    (at the root, that of the head), and those states.
-    """
+    """A state whose head is walked apart, and what is reached inside of the head."""
 
     node: Concat
-    inside: Int32
-    states: list[tuple[int, Expr]]
+    inside: Inside
 
 
 Grafts = dict[int, tuple[Loop, list[NDArray[np.integer]]]]
@@ -121,7 +118,8 @@ class TrieWalks:
             loop = self._loop(self._states.node(state_id), trie)
             if loop is None:
                 continue
-            is_there = (reached == state_id) & (loop.inside[nodes] == loop.inside[0])
+            after_head = loop.inside.after
+            is_there = (reached == state_id) & (after_head[nodes] == after_head[0])
             if is_there.any():
                 grafts.setdefault(state_id, (loop, []))[1].append(nodes[is_there])
                 nodes, reached = nodes[~is_there], reached[~is_there]
@@ -142,24 +140,21 @@ class TrieWalks:
         if staying.bit_count() < WIDE or staying & leaving:
             return None
         inside = self._inside(node.head, trie)
-        states: list[tuple[int, Expr]] = []
-        for state_id in (np.bincount(inside)[1:].nonzero()[0] + 1).tolist():
-            within = self._states.node(state_id)
+        for _, within in inside.states:
             if within.nullable and self._first_bytes(within) & leaving:
                 return None
-            states.append((state_id, within))
-        return Loop(node, inside, states)
+        return Loop(node, inside)
 
-    def _inside(self, head: Expr, trie: Trie) -> Int32:
-        """The states after each node inside of a loop's head, that of the head at the root."""
-        inside = self._loops.get(head, trie, self._states)
-        if inside is None:
-            inside = np.zeros(trie.num_nodes, dtype=np.int32)
+    def _inside(self, head: Expr, trie: Trie) -> Inside:
+        """What is reached inside of a loop's head."""
+        found = self._loops.get(head, trie, self._states)
+        if found is None:
+            after = np.zeros(trie.num_nodes, dtype=np.int32)
             start = np.full(1, self._states.id_of(head), dtype=np.int32)
-            self._extend(inside, trie, (np.zeros(1, dtype=np.int32), start))
-            inside[0] = start[0]
-            self._loops.keep(head, trie, inside)
-        return inside
+            self._extend(after, trie, (np.zeros(1, dtype=np.int32), start))
+            after[0] = start[0]
+            found = self._loops.keep(head, trie, after, self._states)
+        return found
 
     def _graft(
         self, after: Int32, trie: Trie, loop: Loop, *, at: NDArray[np.integer] | None = None
@@ -167,11 +162,11 @@ class TrieWalks:
         """Fills in what a loop reaches below the nodes `at` (None: the root), and walks what leaves
         it.
         """
-        states, inside, tail = self._states, loop.inside, loop.node.tail
+        states, inside, tail = self._states, loop.inside.after, loop.node.tail
         concat = states.completions.algebra.concat
         whole = np.zeros(len(states), dtype=np.int32)  # by the head's state: that of the loop
         may_leave = np.zeros(len(states), dtype=bool)
-        for state_id, within in loop.states:
+        for state_id, within in loop.inside.states:
             whole[state_id] = states.id_of(concat(within, tail))
             may_leave[state_id] = within.nullable
         row = states.row(states.id_of(tail))

@@ -38,7 +38,9 @@ CASES: list[tuple[str, Any]] = [
     ),
     ("4", {"definitions": {"a": {"id": "#here", "type": "string"}}, "items": {"$ref": "#here"}}),
     ("4 6 7", {"$ref": "#/definitions/a", "type": "string", "definitions": {"a": {"minimum": 2}}}),
-    ("4 6 7", {"not": {"$ref": "#/definitions/a", "enum": [3]}, "definitions": {"a": {"minimum": 2}}},
+    (
+        "4 6 7",
+        {"not": {"$ref": "#/definitions/a", "enum": [3]}, "definitions": {"a": {"minimum": 2}}},
     ),
     ("4 6 7 2019-09", {"items": [{"type": "integer"}, {"enum": ["a"]}], "additionalItems": False}),
     ("4 6 7 2019-09", {"items": [{}], "additionalItems": {"type": "string"}}),
@@ -57,7 +59,9 @@ CASES: list[tuple[str, Any]] = [
             "items": {"$ref": "#here"},
         },
     ),
-    ("7 2019-09 2020-12", {"if": {"type": "integer"}, "then": {"minimum": 2}, "else": {"maxItems": 1}},
+    (
+        "7 2019-09 2020-12",
+        {"if": {"type": "integer"}, "then": {"minimum": 2}, "else": {"maxItems": 1}},
     ),
     ("2019-09 2020-12", {"$ref": "#/$defs/a", "type": "integer", "$defs": {"a": {"minimum": 2}}}),
     ("2019-09 2020-12", {"contains": {"type": "string"}, "minContains": 0, "maxContains": 1}),

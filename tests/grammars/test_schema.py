@@ -370,7 +370,7 @@ def test_what_is_not_supported_is_refused_with_its_pointer(schema: Any, pointer:
         ({"exclusiveMaximum": "1"}, "/exclusiveMaximum"),
         ({"multipleOf": 0}, "/multipleOf"),
         ({"multipleOf": -1.5}, "/multipleOf"),
-        ({"minLength": 1e30 + 0.5, "maxLength": "x"}, "/maxLength"),
+        ({"minLength": 1, "maxLength": "x"}, "/maxLength"),
         ({"format": 3}, "/format"),
         ({"items": 3}, "/items"),
         ({"prefixItems": {}}, "/prefixItems"),
@@ -532,12 +532,13 @@ def test_a_number_too_long_to_compute_with_is_refused_at_once(keyword: str, text
         JsonSchema(f'{{"{keyword}": {text}}}')
 
 
-def test_a_count_of_any_size_is_read() -> None:
-    assert accepts(JsonSchema('{"maxLength": 1e400}'), '"a"')
+def test_a_count_is_whole_and_of_a_size_that_one_can_count_to() -> None:
     assert accepts(JsonSchema('{"type": "array", "maxItems": 3.0}'), "[1,2,3]")
-    for text in ("123456789012345678901234567890.5", "2.5", "-1"):
+    for text in ("1.5", "-1"):
         with pytest.raises(GrammarError, match=f"has {text} at /minLength"):
             accepts(JsonSchema(f'{{"minLength": {text}}}'), "1")
+    with pytest.raises(UnsupportedError, match="at /maxLength"):
+        accepts(JsonSchema('{"maxLength": 1e400}'), "1")
 
 
 def test_a_name_that_no_text_has_is_never_written() -> None:

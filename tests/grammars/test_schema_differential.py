@@ -110,13 +110,19 @@ class Walks:
     def text(self, rng: random.Random) -> str:
         node, written = self.start, b""
         for _ in range(rng.choice([0, 4, 12, 40, 80])):
-            options = [arm for arm in arms(self.algebra, node) if self.completions.is_alive(arm[1])]
-            if not options or (node.nullable and rng.random() < 0.3):
+            if node.nullable and rng.random() < 0.3:
                 break
-            mask, node = rng.choice(options)
-            possible = [byte for byte in range(256) if mask >> byte & 1]
-            plain = [byte for byte in possible if 32 <= byte < 127]
-            written += bytes([rng.choice(plain or possible)])
+            options = [mask for mask, _ in arms(self.algebra, node)]
+            rng.shuffle(options)
+            for mask in options:
+                possible = [byte for byte in range(256) if mask >> byte & 1]
+                byte = rng.choice([b for b in possible if 32 <= b < 127] or possible)
+                after = step(self.algebra, node, byte)
+                if self.completions.is_alive(after):
+                    node, written = after, written + bytes([byte])
+                    break
+            else:
+                break
             assert self.completions.cost(node) < UNREACHABLE, f"a dead end after {written!r}"
         return (written + self.ending(node)).decode()
 
