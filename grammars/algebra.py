@@ -58,18 +58,34 @@ class Algebra:
     """Makes expressions over an alphabet (a set of bytes) and keeps each of them once.
 
     Bytes outside the alphabet cannot be written, so what needs one is EMPTY from the start.
-    Not thread-safe: a grammar owns its algebra and guards it.
+    Not thread-safe: a grammar owns its algebra and guards it. What a `prelude` knows, it knows from
+    the start, as the same objects: no expression of a prelude is made later.
     """
 
-    def __init__(self, alphabet: int = ALL_BYTES, *, budget: Budget | None = None) -> None:
-        self.alphabet = alphabet
+    def __init__(
+        self,
+        alphabet: int = ALL_BYTES,
+        *,
+        budget: Budget | None = None,
+        prelude: Algebra | None = None,
+    ) -> None:
+        self.alphabet: int = alphabet
+        assert prelude is None or prelude.alphabet == alphabet, "a prelude has the same alphabet"
         self.budget = budget or Budget()
-        self._known: dict[tuple[object, ...], Expr] = {}
+        self._known: dict[tuple[object, ...], Expr] = prelude.known() if prelude else {}
         self._tables: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
-        self.empty = self._keep(("empty",), Empty(nullable=False))
-        self.epsilon = self._keep(("epsilon",), Epsilon(nullable=True))
+        self._num_shared = len(self._known)
+        self.empty = self._one(("empty",), Empty(nullable=False))
+        self.epsilon = self._one(("epsilon",), Epsilon(nullable=True))
         self.full = self.repeat(self.byte_set(ALL_BYTES), 0, None)
         """Every string over the alphabet."""
+
+    def known(self) -> dict[tuple[object, ...], Expr]:
+        """All expressions, by how they are made."""
+        return dict(self._known)
+
+    def _one(self, key: tuple[object, ...], made: Expr) -> Expr:
+        return self._known.get(key) or self._keep(key, made)
 
     def _keep(self, key: tuple[object, ...], made: Node) -> Node:
         self.budget.spend(1, BYTES_PER_EXPRESSION + 16 * len(key))
@@ -78,8 +94,8 @@ class Algebra:
         return made
 
     def __len__(self) -> int:
-        """The expressions that are known by now."""
-        return len(self._known)
+        """The expressions that were made by now."""
+        return len(self._known) - self._num_shared
 
     def byte_set(self, mask: int) -> Expr:
         """One byte of `mask`, as far as the alphabet has it."""

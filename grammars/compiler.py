@@ -21,6 +21,7 @@ from grammars.grammar import Grammar
 from grammars.language import Language
 from grammars.mask_store import MaskStore
 from grammars.matcher import Matcher
+from grammars.prelude import prelude
 from grammars.probe import Probe
 from grammars.vocabulary import Vocabulary
 
@@ -160,7 +161,8 @@ class Compiler:
 
     def _lower(self, constraint: Constraint, budget: Budget) -> Language:
         """The language of `constraint`, lowered within `budget`, and ready for lazy steps."""
-        algebra = Algebra(self.vocabulary.alphabet, budget=budget)
+        alphabet = self.vocabulary.alphabet
+        algebra = Algebra(alphabet, budget=budget, prelude=prelude(alphabet))
         self._running.add(budget)
         try:
             with too_deep_is_over_budget():

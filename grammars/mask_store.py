@@ -134,7 +134,9 @@ class MaskStore:
         """
         trie = self.vocabulary.trie
         with self._deriving(completions):
-            reached = self._walks.after_each_node(node, trie)[trie.token_node]
+            possible, after = self._walks.after_tokens(node, trie)
+            reached = np.zeros(len(trie.token_ids), dtype=np.int32)
+            reached[possible] = after
             found = np.bincount(reached, minlength=len(self._states))
             found[DEAD] = 0
             ids = found.nonzero()[0]
