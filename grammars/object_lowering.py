@@ -129,7 +129,6 @@ class _Members:
         self._layout = layout
         self._algebra = layout.algebra
         self._remembers = order.has_cells
-        self._needed: dict[State, int] = {}
 
     def ref(self, state: State, extras: Extras) -> Expr:
         """What may follow in a live state."""
@@ -157,7 +156,7 @@ class _Members:
     def least(self, key: Hashable) -> Expr:
         algebra = self._algebra
         if isinstance(key, _Behind):
-            step, after = key.steps[0]
+            step, after = self._shortest(key.steps)
             value = self._layout.value(step.choice.operand)
             return algebra.sequence([self._layout.colon, value, self.ref(after, key.extras)])
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
@@ -247,7 +246,7 @@ class _Members:
 
     def slack(self, key: Hashable) -> int:
         if isinstance(key, _Behind):
-            _, state = key.steps[0]
+            _, state = self._shortest(key.steps)
             needed = int(key.is_pending) + self._num_needed(state)
         else:
             assert isinstance(key, _Between), "a key is a place between members, or behind a name"
@@ -257,15 +256,10 @@ class _Members:
         is_exact = key.extras is not None
         return needed * (SLACK if is_exact else 2 * SLACK)
 
+    def _shortest(self, steps: tuple[tuple[Step, State], ...]) -> tuple[Step, State]:
+        """The step after which the fewest members must follow."""
+        return min(steps, key=lambda step: self._order.missing(step[1]))
+
     def _num_needed(self, state: State) -> int:
         """The members of cells that are still needed."""
-        if not self._remembers:
-            return 0
-        if state not in self._needed:
-            found = self._order.finish(state)
-            if found is None:
-                self._needed[state] = 0
-            else:
-                step, after = found
-                self._needed[state] = int(step.of_cell) + self._num_needed(after)
-        return self._needed[state]
+        return self._order.missing(state)[1] if self._remembers else 0
