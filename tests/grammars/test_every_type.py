@@ -256,7 +256,8 @@ READ: list[Any] = [
     set[int], frozenset[dt.date], t.AbstractSet[str], set[tuple[int, frozenset[str]]], set[Frozen],
     differing(int), differing(float, max_length=2), differing(str, min_length=1),
     set[Colour | None],
-    differing(int, min_length=2), differing(Colour, min_length=2), differing(bool | None, min_length=3, max_length=3),
+    differing(int, min_length=2), differing(Colour, min_length=2),
+    differing(bool | None, min_length=3, max_length=3),
     differing(p.conint(ge=0, le=5), min_length=3), set[ipaddress.IPv4Address], set[Decimal],
     # keys
     dict[int, str], dict[float, int], dict[Decimal, int], dict[bool, int], dict[bytes, int],
