@@ -99,11 +99,14 @@ Extras = frozenset[str] | None
 
 
 class _Between(NamedTuple):
-    """Between two members; `is_begun`: the comma is written, so a name begins here."""
+    """Between two members; `is_begun`: the comma is written, so a name begins here.
+    `is_planned`: on a way to complete the object, of which the beginning counts the slack.
+    """
 
     state: State
     extras: Extras
     is_begun: bool
+    is_planned: bool = False
 
 
 class _Behind(NamedTuple):
@@ -137,6 +140,13 @@ class _Members:
         key = _Between(state, extras if self._remembers else None, is_begun=state.is_first)
         return self._between(key, nullable=self._order.is_complete(state))
 
+    def _planned(self, state: State, extras: Extras) -> Expr:
+        """What follows on a way to complete the object."""
+        if self._order.is_complete(state):
+            return self._algebra.epsilon
+        extras = extras if self._remembers else None
+        return self._between(_Between(state, extras, False, is_planned=True), nullable=False)
+
     def _between(self, key: _Between, *, nullable: bool) -> Expr:
         if key.extras is None and not self._remembers:
             return self._algebra.ref(self, key, nullable=nullable)
@@ -158,7 +168,7 @@ class _Members:
         if isinstance(key, _Behind):
             step, after = self._shortest(key.steps)
             value = self._layout.value(step.choice.operand)
-            return algebra.sequence([self._layout.colon, value, self.ref(after, key.extras)])
+            return algebra.sequence([self._layout.colon, value, self._planned(after, key.extras)])
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
@@ -251,7 +261,11 @@ class _Members:
         else:
             assert isinstance(key, _Between), "a key is a place between members, or behind a name"
             needed = self._num_needed(key.state)
-            if key.extras is None and key.is_begun and not key.state.is_first:
+            if key.is_planned:
+                needed = 0
+            elif key.extras is not None:
+                needed -= needed > 0  # the first is other than all that were written
+            elif key.is_begun and not key.state.is_first:
                 needed += 1  # a name must follow, other than some that are not known
         is_exact = key.extras is not None
         return needed * (SLACK if is_exact else 2 * SLACK)
