@@ -20,13 +20,17 @@ ifdef PIP_EXTRA_INDEX_URL
 export PIP_EXTRA_INDEX_URL
 endif
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test fuzz lint format bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/extract_packages.py $(ARGS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(ARGS)
+
+# Ten minutes of random patterns, grammars and schemas: each is a constraint, or refused.
+fuzz: $(INSTALLED)
+	$(BIN)/python -m pytest -m fuzz $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
