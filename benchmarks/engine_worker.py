@@ -94,6 +94,7 @@ def main() -> None:
     except ImportError as error:
         say({"missing": str(error)})
         return
+    engine.compile("regex", "a")()  # what is made on first use is no part of a compile
     say({"ready": True})
     for line in sys.stdin:
         gc.collect()

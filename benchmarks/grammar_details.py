@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -224,14 +225,18 @@ def _judge(case: Case) -> Callable[[str], bool]:
         return lambda text: re.fullmatch(case.spec, text) is not None
     if case.kind == "grammar":
         return lambda _: True
-    from decimal import Decimal
-
     import jsonschema
 
-    # As decimals, or 0.07 would be no multiple of 0.01.
-    exact = json.loads(json.dumps(case.spec), parse_float=Decimal)
-    validator = jsonschema.Draft202012Validator(exact)
-    return lambda text: validator.is_valid(json.loads(text, parse_float=Decimal))
+    validator = jsonschema.Draft202012Validator(
+        json.loads(json.dumps(case.spec), parse_float=_exact)
+    )
+    return lambda text: validator.is_valid(json.loads(text, parse_float=_exact))
+
+
+def _exact(text: str) -> Decimal | int:
+    """As a decimal, or 0.07 would be no multiple of 0.01; 1.0 is an integer."""
+    value = Decimal(text)
+    return int(value) if value == value.to_integral_value() else value
 
 
 # -- where the time goes ---------------------------------------------------------------------------

@@ -233,6 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="for one case (20)")
     args = parser.parse_args(arguments)
     console = Console()
+    console.width = max(console.width, 130)
     began = time.perf_counter()
     cases = [c for c in corpus() if not args.only or any(part in c.name for part in args.only)]
     if args.quick:
