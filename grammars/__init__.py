@@ -11,6 +11,7 @@ Say what is asked (`Regex`, `JsonSchema`, `Choices`, `TypeOf`), compile it for a
 It needs numpy (and pydantic for types), and knows nothing of models, devices or programs.
 """
 
+from grammars.batch import fill_bitmasks
 from grammars.cfg import Cfg
 from grammars.compiler import Compiler, accepts, token_accepts
 from grammars.compose import Alternation, Concatenation, Repetition
@@ -21,8 +22,12 @@ from grammars.errors import (
     GrammarError,
     UnsupportedError,
 )
+from grammars.explanation import Explanation, explain
 from grammars.grammar import Grammar
 from grammars.matcher import Matcher
+from grammars.substring import Substring
+from grammars.tags import StructuralTags, Tag
+from grammars.token_table import TokenTable
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
@@ -35,15 +40,22 @@ __all__ = [
     "Concatenation",
     "Constraint",
     "EmptyLanguageError",
+    "Explanation",
     "Grammar",
     "GrammarError",
     "JsonSchema",
     "Matcher",
     "Regex",
     "Repetition",
+    "StructuralTags",
+    "Substring",
+    "Tag",
+    "TokenTable",
     "TypeOf",
     "UnsupportedError",
     "Vocabulary",
     "accepts",
+    "explain",
+    "fill_bitmasks",
     "token_accepts",
 ]

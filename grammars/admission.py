@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from fractions import Fraction
 
 from grammars.json_values import JsonValue, same
+from grammars.number_lowering import exact_fractions
 from grammars.shapes import (
     ArrayShape,
     BooleanShape,
@@ -46,7 +46,7 @@ class Admission:
                 and value in shape.values
             )
         if isinstance(shape, GivenShape):
-            return not isinstance(value, list | dict) and value in shape.values
+            return not isinstance(value, list | dict) and value in shape.members
         if isinstance(shape, NumberShape):
             return isinstance(value, int | Decimal) and _is_within(value, shape)
         if isinstance(shape, StringShape):
@@ -111,7 +111,7 @@ class Admission:
 
 
 def _is_within(value: int | Decimal, shape: NumberShape) -> bool:
-    exact = Fraction(value)
+    (exact,) = exact_fractions((value,))
     is_whole = exact.denominator == 1
     if (shape.integer and not is_whole) or (shape.fractional and is_whole):
         return False
@@ -119,8 +119,8 @@ def _is_within(value: int | Decimal, shape: NumberShape) -> bool:
         return False
     if shape.high is not None and (value > shape.high or (shape.high_open and value == shape.high)):
         return False
-    if any((exact / Fraction(divisor)).denominator != 1 for divisor in shape.multiples):
+    if any((exact / divisor).denominator != 1 for divisor in exact_fractions(shape.multiples)):
         return False
-    if any((exact / Fraction(divisor)).denominator == 1 for divisor in shape.non_multiples):
+    if any((exact / divisor).denominator == 1 for divisor in exact_fractions(shape.non_multiples)):
         return False
-    return value not in shape.excluded
+    return not shape.excluded or value not in shape.excluded

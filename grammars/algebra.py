@@ -39,36 +39,63 @@ from grammars.expr import (
 LITERAL_CHUNK = 32
 """Longer literals are split: dropping a first byte copies and hashes what remains of the chunk."""
 
+BYTES_PER_EXPRESSION = 500
+"""What one takes, with its keys in the memos that know it: about, as measured."""
+
+BYTES_PER_WORD = 120
+"""What a word of a table takes beside its text, with the sets that it is sorted from."""
+
+WORDS_PER_STEP = 256
+"""Words that are sorted in about the time of making one expression."""
+
 Node = TypeVar("Node", bound=Expr)
+
+_SERIALS = count()
+"""No two expressions of any algebra have the same, so that one is named without being held."""
 
 
 class Algebra:
     """Makes expressions over an alphabet (a set of bytes) and keeps each of them once.
 
     Bytes outside the alphabet cannot be written, so what needs one is EMPTY from the start.
-    Not thread-safe: a grammar owns its algebra and guards it.
+    Not thread-safe: a grammar owns its algebra and guards it. What a `prelude` knows, it knows from
+    the start, as the same objects: no expression of a prelude is made later.
     """
 
-    def __init__(self, alphabet: int = ALL_BYTES, *, budget: Budget | None = None) -> None:
-        self.alphabet = alphabet
+    def __init__(
+        self,
+        alphabet: int = ALL_BYTES,
+        *,
+        budget: Budget | None = None,
+        prelude: Algebra | None = None,
+    ) -> None:
+        self.alphabet: int = alphabet
+        assert prelude is None or prelude.alphabet == alphabet, "a prelude has the same alphabet"
         self.budget = budget or Budget()
-        self._known: dict[tuple[object, ...], Expr] = {}
+        self._known: dict[tuple[object, ...], Expr] = prelude.known() if prelude else {}
         self._tables: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
-        self._serial = count()
-        self.empty = self._keep(("empty",), Empty(nullable=False))
-        self.epsilon = self._keep(("epsilon",), Epsilon(nullable=True))
+        self._num_shared = len(self._known)
+        self.empty = self._one(("empty",), Empty(nullable=False))
+        self.epsilon = self._one(("epsilon",), Epsilon(nullable=True))
         self.full = self.repeat(self.byte_set(ALL_BYTES), 0, None)
         """Every string over the alphabet."""
 
+    def known(self) -> dict[tuple[object, ...], Expr]:
+        """All expressions, by how they are made."""
+        return dict(self._known)
+
+    def _one(self, key: tuple[object, ...], made: Expr) -> Expr:
+        return self._known.get(key) or self._keep(key, made)
+
     def _keep(self, key: tuple[object, ...], made: Node) -> Node:
-        self.budget.spend()
-        made.serial = next(self._serial)
+        self.budget.spend(1, BYTES_PER_EXPRESSION + 16 * len(key))
+        made.serial = next(_SERIALS)
         self._known[key] = made
         return made
 
     def __len__(self) -> int:
-        """The expressions that are known by now."""
-        return len(self._known)
+        """The expressions that were made by now."""
+        return len(self._known) - self._num_shared
 
     def byte_set(self, mask: int) -> Expr:
         """One byte of `mask`, as far as the alphabet has it."""
@@ -103,6 +130,9 @@ class Algebra:
             kept = {text for text in kept if len(text.translate(None, foreign)) == len(text)}
         if not kept:
             return self.empty
+        self.budget.spend(
+            len(kept) // WORDS_PER_STEP, BYTES_PER_WORD * len(kept) + sum(map(len, kept))
+        )
         table = tuple(sorted(kept))
         return self.words_slice(self._tables.setdefault(table, table), 0, len(kept), 0)
 
@@ -313,13 +343,23 @@ class Algebra:
         return self._known.get(known) or self._keep(known, Ref(rules, key, nullable=nullable))
 
     def noting_ref(
-        self, rules: NotingRules, key: Hashable, *, nullable: bool = False, pending: bool = False
+        self,
+        rules: NotingRules,
+        key: Hashable,
+        *,
+        nullable: bool = False,
+        is_open: bool = False,
+        pending: bool = False,
     ) -> Expr:
-        """The same of a key that remembers what is written, or (`pending`) cannot be passed."""
+        """The same of a key that remembers what is written: of the part that is being written
+        before it (`is_open`), of earlier ones. A `pending` one cannot be passed.
+        """
         known = (Ref, rules, key)
-        return self._known.get(known) or self._keep(
-            known, Ref(rules, key, nullable=nullable, noting=rules, pending=pending)
-        )
+        found = self._known.get(known)
+        if found is not None:
+            return found
+        made = Ref(rules, key, nullable=nullable, noting=rules, is_open=is_open, pending=pending)
+        return self._keep(known, made)
 
     def complement(self, body: Expr) -> Expr:
         """A string over the alphabet that is not in `body`."""

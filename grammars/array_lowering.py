@@ -9,15 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import reduce
 from typing import Protocol
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
 from grammars.expr import Expr
+from grammars.few_texts import few_texts
 from grammars.item_lowering import Items
 from grammars.item_order import ItemOrder
-from grammars.json_values import JsonValue, dump
+from grammars.json_values import JsonValue, Number, dump, parse_json, same
 from grammars.keywords import unsupported
+from grammars.number_set import common_multiple
 from grammars.shapes import (
     ArrayShape,
     BooleanShape,
@@ -25,12 +30,17 @@ from grammars.shapes import (
     NullShape,
     NumberShape,
     Operand,
+    Shape,
     Shapes,
     Spot,
+    StringShape,
 )
 
-MAX_VALUES = 1_000
+MAX_VALUES = 256
 """Values of a finite set whose use is remembered, one bit each."""
+
+MAX_FEW = 64
+"""Arrays and objects that are counted as items, so that they cannot be used up."""
 
 Weigh = Callable[[Operand], float]
 
@@ -47,6 +57,8 @@ class Layout(Protocol):
     def shapes(self, operand: Operand) -> Shapes: ...
 
     def bracketed(self, opening: bytes, inside: Expr, closing: bytes) -> Expr: ...
+
+    def scalar(self, shape: Shape) -> Expr: ...
 
     def equal(self, value: JsonValue) -> Expr: ...
 
@@ -110,6 +122,8 @@ class ArrayForm:
         """The items, by their states."""
         order.settle()
         remembers = self._shape.unique is not None and not self._is_listed
+        if remembers and not self._shape.prefix:
+            order.limit(self._num_values())
         items = Items(order, self._layout, remembers=remembers)
         return items.ref(order.start, (), is_first=True)
 
@@ -150,6 +164,25 @@ class ArrayForm:
         some = algebra.concat(item, more)
         return algebra.optional(some) if low == 0 else some
 
+    def _num_values(self) -> int | None:
+        """How many values an item may have, where they are few: when all are used, none follows."""
+        value = self._layout.value(self._shape.rest)
+        few = few_texts(self._layout.algebra, value, MAX_FEW)
+        if few is None:
+            return None
+        texts = [text.decode() for text in few]
+        different: list[JsonValue] = []
+        for read in map(parse_json, texts):
+            if not any(same(read, other) for other in different):
+                different.append(read)
+        if len(different) < self._shape.min_items:
+            assert self._shape.unique is not None, "only what must differ can be used up"
+            raise unsupported(
+                f"'uniqueItems' of items of which there are only {len(different)}",
+                self._shape.unique,
+            )
+        return len(different)
+
     # -- values that must differ -------------------------------------------------------------
 
     def _values(self, index: int) -> list[tuple[int, Operand, tuple[bool, ...]]]:
@@ -163,8 +196,8 @@ class ArrayForm:
         return self._domains[index]
 
     def _number_of(self, value: JsonValue) -> int:
-        kind = type(value).__name__ if isinstance(value, bool) else ""
-        key = kind + dump(value, "compact", ascii_only=True)
+        is_number = isinstance(value, Number) and not isinstance(value, bool)
+        key = repr(Fraction(value)) if is_number else dump(value, "compact", ascii_only=True)
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _counted(self, value: JsonValue, index: int) -> tuple[bool, ...]:
@@ -206,23 +239,33 @@ class ArrayForm:
                 values.append(None)
             elif isinstance(shape, BooleanShape | GivenShape):
                 values += shape.values
-            elif isinstance(shape, NumberShape) and _is_short(shape):
-                assert shape.low is not None and shape.high is not None, "a short range has ends"
-                numbers = range(math.ceil(shape.low), math.floor(shape.high) + 1)
-                values += [n for n in numbers if self._layout.admission.admits(n, shape)]
+            elif isinstance(shape, NumberShape) and (grid := _grid(shape)) is not None:
+                values += (n for n in grid if self._layout.admission.admits(n, shape))
+            elif isinstance(shape, NumberShape | StringShape):
+                few = few_texts(self._layout.algebra, self._layout.scalar(shape), MAX_VALUES)
+                if few is None:
+                    return None
+                values += (parse_json(text.decode()) for text in few)
             else:
                 return None
         if len(values) > MAX_VALUES:
             return None
         at = self._shape.unique
-        return [(v, (Spot(f"{at}/{self._number_of(v)}=", {"const": v}),)) for v in values]
+        by_number = {self._number_of(value): value for value in values}
+        return [(v, (Spot(f"{at}/{i}=", {"const": v}),)) for i, v in by_number.items()]
 
 
-def _is_short(shape: NumberShape) -> bool:
-    """Whether a range has few integers and nothing else."""
-    if not shape.integer or shape.low is None or shape.high is None:
-        return False
-    return shape.high - shape.low <= MAX_VALUES
+def _grid(shape: NumberShape) -> list[Number] | None:
+    """The multiples within bounds, where these are few; None where they are not."""
+    steps = [Fraction(step) for step in shape.multiples] + [Fraction(1)] * shape.integer
+    if not steps or shape.low is None or shape.high is None:
+        return None
+    step = reduce(common_multiple, steps)
+    first, last = math.ceil(Fraction(shape.low) / step), math.floor(Fraction(shape.high) / step)
+    if last - first >= MAX_VALUES:
+        return None
+    numbers = [step * count for count in range(first, last + 1)]
+    return [Decimal(n.numerator) / Decimal(n.denominator) for n in numbers]
 
 
 def _leading(flags: Iterator[bool]) -> int:

@@ -7,7 +7,7 @@ It must not know what a batch is for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,9 +16,17 @@ from grammars.row_table import ALL_ROW, RowTable
 from grammars.trie import Int32
 
 
-def fill_bitmasks(matchers: Sequence[Matcher | None], rows: Int32) -> None:
+def fill_bitmasks(
+    matchers: Sequence[Matcher | None],
+    rows: Int32,
+    *,
+    on_error: Callable[[int, Exception], None] | None = None,
+) -> None:
     """Fills `rows[i]` as `matchers[i].fill_bitmask` does; all bits where there is no matcher.
 
+    `on_error(i, error)` is told of a row whose mask cannot be made (within the limits of a step,
+    say); all bits of that row are set, and the others are filled as ever. Without it, the error is
+    raised.
     # rows: int32 [len(matchers), num_words]
     """
     assert len(matchers) == len(rows), "one row for each matcher"
@@ -27,7 +35,13 @@ def fill_bitmasks(matchers: Sequence[Matcher | None], rows: Int32) -> None:
     for index, matcher in enumerate(matchers):
         if matcher is None:
             continue
-        mask = matcher.whole_mask()
+        try:
+            mask = matcher.whole_mask()
+        except Exception as error:
+            if on_error is None:
+                raise
+            on_error(index, error)
+            continue
         if table is None and mask is not None:
             table = mask.table
         if mask is None or mask.row_id is None or mask.table is not table:
@@ -41,4 +55,10 @@ def fill_bitmasks(matchers: Sequence[Matcher | None], rows: Int32) -> None:
         # mode: without one, numpy gathers into a buffer of its own first.
         np.take(table.rows, row_ids, axis=0, out=rows, mode="clip")
     for index, matcher in alone:
-        matcher.fill_bitmask(rows[index])
+        try:
+            matcher.fill_bitmask(rows[index])
+        except Exception as error:  # its mask was thrown out meanwhile, say, and costs again
+            if on_error is None:
+                raise
+            on_error(index, error)
+            rows[index] = -1

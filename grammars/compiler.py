@@ -9,43 +9,71 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import lru_cache
+from itertools import chain, count
 from threading import Lock
 
 from grammars.algebra import Algebra
-from grammars.budget import Budget, too_deep_is_over_budget
+from grammars.budget import Budget, Limits, too_deep_is_over_budget
 from grammars.constraint import Constraint
+from grammars.content import is_portable, num_bytes
+from grammars.errors import CompileBudgetError
 from grammars.grammar import Grammar
 from grammars.language import Language
 from grammars.mask_store import MaskStore
 from grammars.matcher import Matcher
+from grammars.prelude import prelude
+from grammars.probe import Probe
 from grammars.vocabulary import Vocabulary
+
+ON_THE_SPOT = Limits(20_000, 0.25, 32 << 20)
+"""What a compile may cost in this process before another has tried it: nearly all cost less."""
+
+MAX_TEXT_ON_THE_SPOT = 256 << 10
+"""Bytes of a constraint that is compiled without a trial: to read it takes long enough."""
+
+
+TRIM_EVERY = 64
+"""Constraints asked for between two looks at what all of them keep."""
 
 
 class Compiler:
     """Compiles constraints for `vocabulary`, each once; any number of threads may ask.
 
     `max_steps` (expressions, states) and `max_seconds` bound each compile, `max_lazy_steps` and
-    `max_lazy_seconds` each later step; `max_grammars` and `max_mask_bytes` bound what is kept.
+    `max_lazy_seconds` each later step, `max_bytes` what one constraint keeps; `max_grammars`,
+    `max_grammar_bytes` and `max_mask_bytes` bound what is kept of all of them.
+
+    `isolate`: a constraint that cannot be compiled on the spot is first tried in a process of its
+    own (see `probe`), which can be killed. Not those of Python types: they mean something in this
+    process alone.
     """
 
     def __init__(
         self,
         vocabulary: Vocabulary,
         *,
-        max_steps: int = 500_000,
-        max_seconds: float = 10.0,
+        max_steps: int = Limits().max_steps,
+        max_seconds: float = Limits().max_seconds,
+        max_bytes: int = Limits().max_bytes,
         max_lazy_steps: int = 100_000,
-        max_lazy_seconds: float = 5.0,
+        max_lazy_seconds: float = 1.0,
         max_grammars: int = 256,
+        max_grammar_bytes: int = 256 << 20,
         max_mask_bytes: int = 64 << 20,
+        isolate: bool = False,
     ) -> None:
         self.vocabulary = vocabulary
-        self._limits = (max_steps, max_seconds)
-        self._lazy_limits = (max_lazy_steps, max_lazy_seconds)
+        self._limits = Limits(max_steps, max_seconds, max_bytes)
+        self._lazy_limits = Limits(max_lazy_steps, max_lazy_seconds, max_bytes)
         self._max_grammars = max_grammars
+        self._max_grammar_bytes = max_grammar_bytes
         self._masks = MaskStore(vocabulary, max_bytes=max_mask_bytes)
         self._grammars: OrderedDict[Constraint, Future[Grammar]] = OrderedDict()
+        self._sizes: dict[Constraint, int] = {}
+        self._num_asked = 0
         self._lock = Lock()
+        self._running: set[Budget] = set()
+        self.probe = Probe(vocabulary, self._limits) if isolate else None
 
     def compile(self, constraint: Constraint) -> Grammar:
         """The grammar of `constraint`.
@@ -59,31 +87,92 @@ class Compiler:
             else:
                 mine: Future[Grammar] = Future()
                 self._grammars[constraint] = mine
-                while len(self._grammars) > self._max_grammars:
-                    self._grammars.popitem(last=False)
+                self._sizes[constraint] = num_bytes(constraint)
+            self._num_asked += 1
+            if self._num_asked % TRIM_EVERY == 0:
+                self._trim()  # what is here grows as it is used
         if known is not None:
             return known.result()  # another thread's compile of the same constraint is waited for
         try:
             mine.set_result(self._compile(constraint))
         except BaseException as error:
             with self._lock:
-                self._grammars.pop(constraint, None)
+                self._drop(constraint)
             mine.set_exception(error)
             raise
+        with self._lock:
+            self._trim()
         return mine.result()
 
+    def close(self) -> None:
+        """End the compiles that are under way, each with CompileBudgetError, and the process."""
+        for budget in list(self._running):
+            budget.cancel()
+        if self.probe is not None:
+            self.probe.close()
+
+    # -- what is kept ------------------------------------------------------------------------
+
+    def _drop(self, constraint: Constraint) -> None:
+        self._grammars.pop(constraint, None)
+        self._sizes.pop(constraint, None)
+
+    def _trim(self) -> None:
+        """Drops what was used least recently, down to the bounds; never the last."""
+        sizes = {each: self._size_of(each) for each in self._grammars}
+        total = sum(sizes.values())
+        for constraint, size in sizes.items():
+            if len(self._grammars) <= self._max_grammars and total <= self._max_grammar_bytes:
+                break
+            if len(self._grammars) == 1 or not self._grammars[constraint].done():
+                continue
+            self._drop(constraint)
+            total -= size
+
+    def _size_of(self, constraint: Constraint) -> int:
+        compiled = self._grammars[constraint]
+        is_here = compiled.done() and compiled.exception() is None
+        return self._sizes[constraint] + (compiled.result().num_bytes if is_here else 0)
+
+    # -- compiling ---------------------------------------------------------------------------
+
     def _compile(self, constraint: Constraint) -> Grammar:
-        def lower() -> Language:
-            budget = Budget(*self._limits)
-            algebra = Algebra(self.vocabulary.alphabet, budget=budget)
+        if self.probe is None or not is_portable(constraint):
+            return self._grammar(constraint, Budget(*self._limits))
+        limits = ON_THE_SPOT.within(self._limits)
+        if num_bytes(constraint) <= MAX_TEXT_ON_THE_SPOT:
+            budget = Budget(*limits)
+            try:
+                return self._grammar(constraint, budget)
+            except CompileBudgetError:
+                if not budget.is_spent or limits == self._limits:
+                    raise  # more of the budget would not help, or there is no more
+        self.probe.check(constraint)
+        return self._grammar(constraint, Budget(*self._limits), is_costly=True)
+
+    def _grammar(
+        self, constraint: Constraint, first: Budget, *, is_costly: bool = False
+    ) -> Grammar:
+        """The grammar of `constraint`, lowered the first time within a budget of its own."""
+        budgets = chain([first], (Budget(*self._limits) for _ in count()))
+        return Grammar(
+            lambda: self._lower(constraint, next(budgets)), self.vocabulary, is_costly=is_costly
+        )
+
+    def _lower(self, constraint: Constraint, budget: Budget) -> Language:
+        """The language of `constraint`, lowered within `budget`, and ready for lazy steps."""
+        alphabet = self.vocabulary.alphabet
+        algebra = Algebra(alphabet, budget=budget, prelude=prelude(alphabet))
+        self._running.add(budget)
+        try:
             with too_deep_is_over_budget():
                 start = constraint.lower(algebra)
             language = Language(start, algebra=algebra, masks=self._masks)
             language.begin()  # the cheapest completion is a part of the compile
-            budget.allow(*self._lazy_limits)
-            return language
-
-        return Grammar(lower, self.vocabulary)
+        finally:
+            self._running.discard(budget)
+        budget.allow(*self._lazy_limits)
+        return language
 
 
 @lru_cache(maxsize=1)

@@ -46,6 +46,13 @@ TRIED_WORDS = 64
 """Words of a table tried as its witness: the shortest."""
 
 
+BYTES_PER_CELL = 120
+"""What a byte of a spelling takes."""
+
+BYTES_PER_STEP = 16
+"""Bytes that are spelled in about the time of making one expression."""
+
+
 class Spelling:
     """A string, cell by cell, and the fewest tokens that write it from each cell on.
 
@@ -154,7 +161,7 @@ class Completions:
             return self._bytes(node.data, tail)
         key = (node, tail)
         if key not in self._before:
-            self.algebra.budget.spend()
+            self.algebra.budget.spend(1, 4 * BYTES_PER_CELL)
             self._before[key] = self._choose(node, tail)
         return self._before[key]
 
@@ -191,6 +198,7 @@ class Completions:
         while isinstance(node, Concat):
             heads.append(node.head)
             node = node.tail
+        self.algebra.budget.spend(len(heads) // BYTES_PER_STEP)
         for part in reversed([*heads, node]):
             tail = self._prepend(part, tail)
         return tail
@@ -207,6 +215,7 @@ class Completions:
         return min(options, key=lambda s: (s.cost, s.length), default=self._nowhere)
 
     def _bytes(self, data: bytes, tail: Spelling) -> Spelling:
+        self.algebra.budget.spend(len(data) // BYTES_PER_STEP, BYTES_PER_CELL * len(data))
         for byte in reversed(data):
             tail = self._byte(byte, tail)
         return tail

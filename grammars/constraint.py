@@ -10,12 +10,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal, get_args
 
 from grammars import regex
 from grammars.algebra import Algebra
 from grammars.charset import utf8
-from grammars.errors import EmptyLanguageError, GrammarError
+from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
 from grammars.expr import Expr
 from grammars.json_values import is_text, parse_json
 from grammars.regex_lowering import lower_full
@@ -24,6 +25,16 @@ from grammars.schema import SchemaSource, Style, lower_schema
 Whitespace = Literal["compact", "single", "flexible"]
 PropertyOrder = Literal["declared", "any"]
 Formats = Literal["enforce", "ignore"]
+
+
+MAX_PATTERN_LENGTH = 200_000
+"""Characters of a pattern: to read so many takes about a second."""
+
+BYTES_PER_CHARACTER = 6
+"""What a character of a schema's text takes once it is read, about."""
+
+CHARACTERS_PER_STEP = 128
+"""Characters of JSON that are read in about the time of making one expression."""
 
 
 class Constraint(ABC):
@@ -51,9 +62,15 @@ class Regex(Constraint):
     def __post_init__(self) -> None:
         if not isinstance(self.pattern, str):
             raise GrammarError(f"Regex got {self.pattern!r}; give the pattern as a str")
+        if len(self.pattern) > MAX_PATTERN_LENGTH:
+            raise CompileBudgetError(
+                f"the pattern {self.pattern[:40]!r}... has {len(self.pattern)} characters; give at "
+                f"most {MAX_PATTERN_LENGTH}"
+            )
         regex.parse(self.pattern)
 
     def lower(self, algebra: Algebra) -> Expr:
+        algebra.budget.spend(len(self.pattern))
         return lower_full(algebra, regex.parse(self.pattern), utf8)
 
 
@@ -77,7 +94,7 @@ class Choices(Constraint):
         return algebra.words(text.encode() for text in self.texts)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class JsonSchema(Constraint):
     """JSON texts that are valid under a JSON Schema (draft 2020-12, or 4 to 2019-09 by `$schema`).
 
@@ -141,9 +158,28 @@ class JsonSchema(Constraint):
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        """The text, and the options that are not the default."""
+        asked = (
+            f", {name}={getattr(self, name)!r}"
+            for name, parameter in signature(JsonSchema).parameters.items()
+            if name != "schema" and getattr(self, name) not in (parameter.default, ())
+        )
+        return f"JsonSchema({self.text!r}{''.join(asked)})"
+
     def lower(self, algebra: Algebra) -> Expr:
+        size = len(self.text) + sum(len(text) for _, text in self.resources)
+        algebra.budget.spend(size // CHARACTERS_PER_STEP, BYTES_PER_CHARACTER * size)
+        return lower_schema(algebra, self.source(), self.style())
+
+    def source(self) -> SchemaSource:
+        """The document, and those that it may refer to."""
         others = {uri: parse_json(text) for uri, text in self.resources}
-        style = Style(
+        return SchemaSource(parse_json(self.text), resources=others)
+
+    def style(self) -> Style:
+        """How its values are written."""
+        return Style(
             whitespace=self.whitespace,
             max_whitespace=self.max_whitespace,
             any_order=self.property_order == "any",
@@ -151,7 +187,6 @@ class JsonSchema(Constraint):
             ascii_only=self.ascii_only,
             ignore_formats=self.formats == "ignore",
         )
-        return lower_schema(algebra, SchemaSource(parse_json(self.text), resources=others), style)
 
     def parse(self, text: str) -> Any:
         """The JSON value."""

@@ -32,20 +32,44 @@ from grammars.expr import (
 )
 from grammars.noting import noted
 
+BYTES_PER_ARM = 130
+"""A pair and its set of bytes."""
+
 
 def arms(algebra: Algebra, node: Expr) -> Arms:
     """The first bytes of `node`, partitioned: ((byte set, what remains), ...), disjoint."""
     if node.arms is None:
         algebra.budget.spend()
-        node.arms = _RULES[type(node)](algebra, node) if type(node) in _RULES else ()
+        found = _RULES[type(node)](algebra, node) if type(node) in _RULES else ()
+        algebra.budget.spend(0, BYTES_PER_ARM * len(found))
+        node.arms = found
     return node.arms
 
 
 def step(algebra: Algebra, node: Expr, byte: int) -> Expr:
     """What remains of `node` after `byte`, which is noted; EMPTY when it cannot start with it."""
+    rest = _after(algebra, node, byte)
+    return noted(algebra, rest, byte) if rest.is_open else rest
+
+
+def _after(algebra: Algebra, node: Expr, byte: int) -> Expr:
+    """What remains, with nothing noted yet. A state that notes is new with every byte, so only the
+    arm that is asked for is made.
+    """
+    if node.arms is None and node.is_open:
+        if isinstance(node, Concat):
+            left = _after(algebra, node.head, byte)
+            rest = algebra.concat(left, node.tail)
+            if not node.head.nullable:
+                return rest
+            return algebra.union([rest, _after(algebra, node.tail, byte)])
+        if isinstance(node, Union):
+            return algebra.union([_after(algebra, option, byte) for option in node.options])
+        if isinstance(node, Intersection):
+            return algebra.intersection([_after(algebra, option, byte) for option in node.options])
     for mask, rest in arms(algebra, node):
         if mask >> byte & 1:
-            return noted(algebra, rest, byte) if rest.notes else rest
+            return rest
     return algebra.empty
 
 

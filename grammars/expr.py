@@ -24,14 +24,16 @@ class Expr:
     `nullable`: the empty string is in it. `plain`: no intersection or complement inside.
     `counts`: a repetition with an upper bound of NEAR or more stands inside.
     `notes`: a reference that remembers what is written (see `noting`) stands inside.
-    `pending`: one stands inside that cannot be passed (see `noting`).
-    `serial`: the order of creation, the canonical order of alternatives.
+    `is_open`: one of them stands behind a part that is being written.
+    `pending`: one of these cannot be passed (see `noting`).
+    `serial`: the order of creation, the canonical order of alternatives; unique in the process.
     `arms`, `clamped` and `loose` are memos of `derive`, `clamp` and `noting` (None, or no entry:
     not computed yet).
     """
 
     __slots__ = (
-        *("arms", "clamped", "counts", "loose", "notes", "nullable", "pending", "plain", "serial"),
+        *("arms", "clamped", "counts", "is_open", "loose", "notes", "nullable", "pending"),
+        *("plain", "serial"),
     )
 
     def __init__(self, *, nullable: bool, plain: bool = True, counts: bool = False) -> None:
@@ -43,6 +45,7 @@ class Expr:
         self.clamped: dict[int, Expr] = {}
         self.loose: Expr | None = None
         self.notes = False
+        self.is_open = False
         self.pending = False
 
 
@@ -108,6 +111,7 @@ class Concat(Expr):
         self.head = head
         self.tail = tail
         self.notes = head.notes or tail.notes
+        self.is_open = head.is_open or tail.is_open
         self.pending = head.pending or tail.pending
 
 
@@ -124,6 +128,7 @@ class Union(Expr):
         )
         self.options = options
         self.notes = any(o.notes for o in options)
+        self.is_open = any(o.is_open for o in options)
         self.pending = any(o.pending for o in options)
 
 
@@ -139,6 +144,7 @@ class Repeat(Expr):
         self.low = low
         self.high = high
         self.notes = body.notes
+        self.is_open = body.is_open
         self.pending = body.pending
 
 
@@ -155,6 +161,7 @@ class Intersection(Expr):
         )
         self.options = options
         self.notes = any(o.notes for o in options)
+        self.is_open = any(o.is_open for o in options)
         self.pending = any(o.pending for o in options)
 
 
@@ -219,6 +226,7 @@ class Ref(Expr):
         *,
         nullable: bool,
         noting: NotingRules | None = None,
+        is_open: bool = False,
         pending: bool = False,
     ) -> None:
         super().__init__(nullable=nullable, plain=not pending)
@@ -226,4 +234,5 @@ class Ref(Expr):
         self.key = key
         self.noting = noting
         self.notes = noting is not None
+        self.is_open = is_open
         self.pending = pending

@@ -23,12 +23,21 @@ class Grammar:
     """What matchers of one constraint share.
 
     `start` is the expression of the whole language, `min_tokens` the tokens of the cheapest text
-    that is known: a budget must be at least that. Raises EmptyLanguageError when there is no text.
+    that is known: a budget must be at least that. `is_costly`: lowering takes longer than a step of
+    decoding may, so that only `renew` does it again. Raises EmptyLanguageError when there is no
+    text.
     """
 
-    def __init__(self, lower: Callable[[], Language], vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        lower: Callable[[], Language],
+        vocabulary: Vocabulary,
+        *,
+        is_costly: bool = False,
+    ) -> None:
         self.vocabulary = vocabulary
         self._lower = lower
+        self._is_costly = is_costly
         self._language = lower()
         self._lock = Lock()
         if self._language.is_empty():
@@ -52,11 +61,21 @@ class Grammar:
 
         A matcher stays with its language; one that has grown too large goes with its last matcher.
         """
+        if not self._is_costly:
+            self.renew()
+        language = self._language
+        return language, *language.begin(prefix)
+
+    def renew(self) -> None:
+        """Begin a fresh language where the last has grown too large."""
         with self._lock:
             if len(self._language) > self._max_kept:
                 self._language = self._lower()
-            language = self._language
-        return language, *language.begin(prefix)
+
+    @property
+    def num_bytes(self) -> int:
+        """What it keeps, about."""
+        return self._language.num_bytes
 
     def contains(self, text: str) -> bool:
         """Whether `text` is in the language."""

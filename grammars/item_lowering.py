@@ -81,7 +81,9 @@ class Items:
 
     def _behind(self, key: _Behind) -> Expr:
         nullable = not key.is_pending and self._order.is_complete(key.state)
-        return self._algebra.noting_ref(self, key, nullable=nullable, pending=key.is_pending)
+        return self._algebra.noting_ref(
+            self, key, nullable=nullable, is_open=True, pending=key.is_pending
+        )
 
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
@@ -144,11 +146,9 @@ class Items:
     # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
     def noted(self, key: Hashable, byte: int) -> Expr:
-        if isinstance(key, _Behind):
-            written = None if key.written is None else key.written + bytes([byte])
-            return self._behind(key._replace(written=written))
-        assert isinstance(key, _Between), "a key is a place between items, or behind one"
-        return self._between(key)
+        assert isinstance(key, _Behind), "only what stands behind an item is open"
+        written = None if key.written is None else key.written + bytes([byte])
+        return self._behind(key._replace(written=written))
 
     def loosened(self, key: Hashable) -> Expr:
         if isinstance(key, _Behind):

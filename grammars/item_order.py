@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from grammars.budget import Budget
 from grammars.shapes import ArrayShape, Contains, Operand, both, negations
+
+ITEMS_PER_STEP = 4
+"""Ways to go on that are looked at in about the time of making one expression."""
+
+BYTES_PER_ITEM = 300
 
 
 class ItemState(NamedTuple):
@@ -58,12 +64,19 @@ class ItemOrder:
         self._last = max([len(shape.prefix), *starts])
         """From this item on all have the same."""
         self._settled = max(self._last, shape.min_items)
+        self._made: dict[int, list[Item]] = {}
         self._finishing: dict[ItemState, tuple[Item, ItemState] | None] = {}
         self.start = ItemState(0, (0,) * len(shape.contains), 0)
 
     def settle(self) -> None:
         """From now on weights stay as they are, and what was found is kept."""
         self._finishing.clear()
+
+    def limit(self, num_values: int | None) -> None:
+        """No more items than there are values (None: there are many)."""
+        high = self._shape.max_items
+        if num_values is not None and (high is None or num_values < high):
+            self._shape = replace(self._shape, max_items=num_values)
 
     def children(self) -> Iterator[Operand]:
         """All operands that an item may be asked to have."""
@@ -141,7 +154,9 @@ class ItemOrder:
         high = self._shape.max_items
         if high is not None and state.num_items >= high:
             return
-        for item in self._items(state.num_items):
+        items = self._items(state.num_items)
+        self._budget.spend(len(items) // ITEMS_PER_STEP)
+        for item in items:
             is_used = item.value >= 0 and state.used >> item.value & 1
             if not is_used and self._weigh(item.operand) < math.inf:
                 after = self._after(state, item)
@@ -163,6 +178,12 @@ class ItemOrder:
 
     def _items(self, index: int) -> list[Item]:
         """The ways to be item `index`: counted or not by each `contains`."""
+        index = min(index, self._last)
+        if index not in self._made:
+            self._made[index] = self._items_made(index)
+        return self._made[index]
+
+    def _items_made(self, index: int) -> list[Item]:
         if self._values is not None:
             return [Item(o, counted, value) for value, o, counted in self._values(index)]
         found: list[tuple[Operand, tuple[bool, ...]]] = [(self._shape.operand(index), ())]
@@ -172,6 +193,7 @@ class ItemOrder:
                 for operand, counted in found
                 for more, counts in _ways(asked, index)
             ]
+            self._budget.spend(len(found), BYTES_PER_ITEM * len(found))
         return [Item(operand, counted, -1) for operand, counted in found]
 
 

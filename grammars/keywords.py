@@ -12,6 +12,9 @@ from __future__ import annotations
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.json_values import JsonValue, Number, same
 
+MAX_COUNT = 10**18
+"""More than any text has of anything."""
+
 _TYPED = """
 type minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern format
 items prefixItems additionalItems minItems maxItems contains minContains maxContains uniqueItems
@@ -74,7 +77,11 @@ def count(schema: dict[str, JsonValue], keyword: str, at: str) -> int | None:
     if keyword not in schema:
         return None
     value = schema[keyword]
-    if isinstance(value, bool) or not isinstance(value, Number) or value < 0 or value % 1:
+    if isinstance(value, bool) or not isinstance(value, Number) or value < 0:
+        raise malformed(value, f"{at}/{keyword}", "a count of 0 or more")
+    if value >= MAX_COUNT:
+        raise unsupported(f"a count of {MAX_COUNT} or more", f"{at}/{keyword}")
+    if value % 1:
         raise malformed(value, f"{at}/{keyword}", "a count of 0 or more")
     return int(value)
 

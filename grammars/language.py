@@ -39,6 +39,11 @@ class Language:
         """The expressions that were derived by now."""
         return len(self._algebra)
 
+    @property
+    def num_bytes(self) -> int:
+        """What it keeps, about."""
+        return self._algebra.budget.num_bytes
+
     def is_empty(self) -> bool:
         """Whether no text is in it."""
         with self._step():

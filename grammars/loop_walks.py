@@ -29,6 +29,16 @@ MAX_NODES = 500
 
 
 @dataclass(frozen=True)
+class Inside:
+    """The states inside of a head after each node of a trie (at the root, that of the head), and
+    those states.
+    """
+
+    after: Int32
+    states: list[tuple[int, Expr]]
+
+
+@dataclass(frozen=True)
 class _Walk:
     """The states after each node, numbered from 1 (0: dead), and a text that leads to each."""
 
@@ -40,15 +50,15 @@ class LoopWalks:
     """The kept walks of one table of states."""
 
     def __init__(self) -> None:
-        self._by_head: OrderedDict[tuple[Expr, Trie], Int32] = OrderedDict()
+        self._by_head: OrderedDict[tuple[Expr, Trie], Inside] = OrderedDict()
         self._by_structure: OrderedDict[tuple[Hashable, Trie], _Walk] = OrderedDict()
 
     def forget_ids(self) -> None:
         """The ids of states are no longer valid."""
         self._by_head.clear()
 
-    def get(self, head: Expr, trie: Trie, states: StateTable) -> Int32 | None:
-        """The states after each node of a trie, if a walk of such a head was kept."""
+    def get(self, head: Expr, trie: Trie, states: StateTable) -> Inside | None:
+        """What a walk of such a head found, if one was kept."""
         found = self._by_head.get((head, trie))
         if found is not None:
             self._by_head.move_to_end((head, trie))
@@ -57,30 +67,29 @@ class LoopWalks:
         if kept is None:
             return None
         algebra = states.completions.algebra
-        ids = [DEAD, *(states.id_of(walk(algebra, head, text)) for text in kept.texts)]
-        found = np.array(ids, dtype=np.int32)[kept.numbers]
-        self._put(head, trie, found)
-        return found
+        ids = [states.id_of(walk(algebra, head, text)) for text in kept.texts]
+        after = np.array([DEAD, *ids], dtype=np.int32)[kept.numbers]
+        return self._put(head, trie, Inside(after, [(i, states.node(i)) for i in ids]))
 
-    def keep(self, head: Expr, trie: Trie, inside: Int32) -> None:
-        """Keeps what a walk found."""
-        self._put(head, trie, inside)
+    def keep(self, head: Expr, trie: Trie, inside: Int32, states: StateTable) -> Inside:
+        """Keeps what a walk found: the states after each node."""
         key = structure(head)
         ids, first, numbers = np.unique(inside, return_index=True, return_inverse=True)
-        if key is None or len(ids) >= 1 << 16:
-            return
-        if ids[0] != DEAD:
-            numbers = numbers + 1
-        alive = first[ids != DEAD].tolist()
-        texts = tuple(trie.text_of(node) for node in alive)
-        self._by_structure[key, trie] = _Walk(numbers.astype(np.uint16), texts)
-        while len(self._by_structure) > MAX_KEPT:
-            self._by_structure.popitem(last=False)
+        alive = ids != DEAD
+        if key is not None and len(ids) < 1 << 16:
+            texts = tuple(trie.text_of(node) for node in first[alive].tolist())
+            numbers = numbers + bool(alive[0])
+            self._by_structure[key, trie] = _Walk(numbers.astype(np.uint16), texts)
+            while len(self._by_structure) > MAX_KEPT:
+                self._by_structure.popitem(last=False)
+        reached = [(i, states.node(i)) for i in ids[alive].tolist()]
+        return self._put(head, trie, Inside(inside, reached))
 
-    def _put(self, head: Expr, trie: Trie, inside: Int32) -> None:
+    def _put(self, head: Expr, trie: Trie, inside: Inside) -> Inside:
         self._by_head[head, trie] = inside
         while len(self._by_head) > MAX_KEPT:
             self._by_head.popitem(last=False)
+        return inside
 
 
 def structure(node: Expr) -> Hashable:

@@ -32,6 +32,9 @@ from grammars.vocabulary import Vocabulary
 MAX_KEPT_STATES = 16_384
 """Rows of 1 KiB, so 16 MiB between two walks."""
 
+MAX_HELD_BYTES = 64 << 20
+"""What the grammars of those states may take together: they are not given up before the states."""
+
 
 class Sized(Protocol):
     """Something that knows how many bytes it keeps."""
@@ -40,8 +43,15 @@ class Sized(Protocol):
     def num_bytes(self) -> int: ...
 
 
+BYTES_PER_ENTRY = 200
+"""What an entry of the cache takes beside the mask."""
+
+
 class MaskCache:
-    """Masks by key, least recently used first; bounded in bytes. Thread-safe."""
+    """Masks by key, least recently used first; bounded in bytes. Thread-safe.
+
+    Keys are the serial numbers of expressions, never expressions: those would keep their grammars.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -63,9 +73,10 @@ class MaskCache:
             if key in self._kept:
                 return
             self._kept[key] = made
-            self._num_bytes += made.num_bytes
+            self._num_bytes += made.num_bytes + BYTES_PER_ENTRY
             while self._num_bytes > self._max_bytes and len(self._kept) > 1:
-                self._num_bytes -= self._kept.popitem(last=False)[1].num_bytes
+                dropped = self._kept.popitem(last=False)[1]
+                self._num_bytes -= dropped.num_bytes + BYTES_PER_ENTRY
 
 
 class MaskStore:
@@ -88,20 +99,20 @@ class MaskStore:
         if loose is None:
             return None
         clamped = loose.clamped.get(self.vocabulary.longest) if loose.counts else loose
-        found = None if clamped is None else self._cache.get(clamped)
+        found = None if clamped is None else self._cache.get(clamped.serial)
         return found if isinstance(found, Mask) else None
 
     def mask(self, node: Expr, completions: Completions) -> Mask:
         """The mask of a state; `completions` are those of its grammar, which the caller guards."""
         algebra = completions.algebra
         node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
-        found = self._cache.get(node)
+        found = self._cache.get(node.serial)
         if isinstance(found, Mask):
             return found
         with self._deriving(completions):
             bands = self._bands(node, algebra)
         made = Mask(bands, self.vocabulary, is_complete=node.nullable, table=self._rows)
-        self._cache.put(node, made)
+        self._cache.put(node.serial, made)
         return made
 
     def completion_after(self, node: Expr, data: bytes, completions: Completions) -> Spelling:
@@ -123,7 +134,9 @@ class MaskStore:
         """
         trie = self.vocabulary.trie
         with self._deriving(completions):
-            reached = self._walks.after_each_node(node, trie)[trie.token_node]
+            possible, after = self._walks.after_tokens(node, trie)
+            reached = np.zeros(len(trie.token_ids), dtype=np.int32)
+            reached[possible] = after
             found = np.bincount(reached, minlength=len(self._states))
             found[DEAD] = 0
             ids = found.nonzero()[0]
@@ -137,8 +150,10 @@ class MaskStore:
     def _deriving(self, completions: Completions) -> Iterator[None]:
         """The table of states, for the expressions that `completions` know."""
         with self._lock:
-            if len(self._states) > MAX_KEPT_STATES:
-                self._states.clear()
+            states = self._states
+            held = states.held_bytes(beside=completions)
+            if states.num_known > MAX_KEPT_STATES or held > MAX_HELD_BYTES:
+                states.clear()
                 self._loops.forget_ids()
             self._states.derive_with(completions)
             yield
@@ -170,9 +185,9 @@ class MaskStore:
         return compute_band(node, trie, states=self._states, walks=self._walks)
 
     def _exact_band(self, node: Expr, trie: Trie) -> BandMask:
-        found = self._cache.get((node, trie))
+        found = self._cache.get((node.serial, trie))
         if isinstance(found, BandMask):
             return found
         made = self._compute(node, trie)
-        self._cache.put((node, trie), made)
+        self._cache.put((node.serial, trie), made)
         return made

@@ -147,9 +147,8 @@ def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks
     """The allowed tokens of one band, from one walk of its trie."""
     completions = states.completions
     vocabulary = completions.vocabulary
-    reached = walks.after_each_node(node, trie)[trie.token_node]  # one for each token
-    allowed = reached.nonzero()[0]
-    token_ids, reached = trie.token_ids[allowed], reached[allowed]
+    allowed, reached = walks.after_tokens(node, trie)
+    token_ids = trie.token_ids[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
     stretch = 0
     for state_id in np.bincount(reached, minlength=len(states)).nonzero()[0].tolist():

@@ -15,8 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from grammars.budget import Budget
 from grammars.member_table import Choice, MemberTable
 from grammars.shapes import Operand
+
+SLOTS_PER_STEP = 16
+"""Slots that are looked at in about the time of making one expression."""
+
+BYTES_PER_STATE = 500
 
 
 class State(NamedTuple):
@@ -57,9 +63,14 @@ class MemberOrder:
     """
 
     def __init__(
-        self, table: MemberTable, limits: Limits, weigh: Callable[[Operand], float]
+        self,
+        table: MemberTable,
+        limits: Limits,
+        weigh: Callable[[Operand], float],
+        budget: Budget,
     ) -> None:
         self.table = table
+        self._budget = budget
         shape = table.shape
         self._any_order = limits.any_order
         self._weigh = weigh
@@ -106,7 +117,7 @@ class MemberOrder:
         """The members that may come next, and the state after each; every one is live."""
         for step in self._all_steps(state):
             after = self._after(state, step)
-            if self.finish(after) is not None or self.is_complete(after):
+            if self.is_complete(after) or self.finish(after) is not None:
                 yield step, after
 
     def finish(self, state: State) -> tuple[Step, State] | None:
@@ -115,6 +126,7 @@ class MemberOrder:
         """
         if state not in self._finishing:
             path = self._path(state)
+            self._budget.spend(1, BYTES_PER_STATE * (1 + len(path or ())))
             self._finishing[state] = None
             here = state
             for step in path or ():
@@ -123,6 +135,17 @@ class MemberOrder:
                 here = after
             assert not path or self.is_complete(here), "a path ends in a complete object"
         return self._finishing[state]
+
+    def way_out(self, state: State) -> list[Step]:
+        """All members of a short way to complete the object; it can be completed."""
+        steps: list[Step] = []
+        while not self.is_complete(state):
+            found = self.finish(state)
+            assert found is not None, "a live state can be finished"
+            step, state = found
+            steps.append(step)
+        self._budget.spend(len(steps) // SLOTS_PER_STEP)
+        return steps
 
     def weight(self) -> float:
         """The size of the smallest object, infinite where there is none."""
@@ -218,6 +241,7 @@ class MemberOrder:
         """
         free = self._free(state)
         chosen = self._needed(state.used, state.at)
+        self._budget.spend((len(self.table.slots) + len(self._implied)) // SLOTS_PER_STEP)
         if chosen & ~free:
             return None
         missing = self._all_credit & ~state.credit
@@ -257,6 +281,7 @@ class MemberOrder:
         cells = self._cell_steps()
         if lacking > 0 and cells:
             cheapest = min(cells, key=self._step_weight)
+            self._budget.spend(lacking, BYTES_PER_STATE * lacking)
             extra += [cheapest] * lacking
             return chosen
         while lacking > 0:
@@ -281,6 +306,7 @@ class MemberOrder:
 
     def _cheapest(self, slots: int, credit: int) -> Step | None:
         """The lightest member, of these slots or a cell, that meets the rules of `credit`."""
+        self._budget.spend(1 + slots.bit_count() // SLOTS_PER_STEP)
         steps = [
             Step(index, choice, of_cell=False)
             for index in map(_index, _bits(slots))

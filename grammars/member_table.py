@@ -102,12 +102,14 @@ class MemberTable:
 
     def _add(self, cell: Cell) -> None:
         """A cell; one of few names as slots, since all of them may be used."""
-        few = self._few_names(cell.names)
+        names = cell.names
+        is_open = not names.patterns and not names.formats and names.max_length is None
+        few = None if is_open else self._few_names(names)
         if few is None:
             self.cells += (cell,)
             return
-        names = dict.fromkeys(json.loads(text) for text in few)
-        self.slots += tuple(Slot(name, cell.choices, is_extra=True) for name in names)
+        read = dict.fromkeys(json.loads(text) for text in few)
+        self.slots += tuple(Slot(name, cell.choices, is_extra=True) for name in read)
 
     def _mentioned(self) -> Iterator[str]:
         """Names that are given, but neither declared nor required."""

@@ -37,10 +37,12 @@ ROUNDS bytes, each a token at worst."""
 def noted(algebra: Algebra, node: Expr, byte: int) -> Expr:
     """The state with `byte` noted by all that is visible."""
 
-    def change(ref: Ref) -> Expr:
-        return ref.noting.noted(ref.key, byte) if ref.noting else ref
+    def change(part: Expr) -> Expr | None:
+        if not part.is_open:
+            return part
+        return part.noting.noted(part.key, byte) if isinstance(part, Ref) and part.noting else None
 
-    return _changed(algebra, node, change) if node.notes else node
+    return _changed(algebra, node, change) if node.is_open else node
 
 
 def loosened(algebra: Algebra, node: Expr) -> Expr:
@@ -49,8 +51,10 @@ def loosened(algebra: Algebra, node: Expr) -> Expr:
         return node
     if node.loose is None:
 
-        def change(ref: Ref) -> Expr:
-            return ref.noting.loosened(ref.key) if ref.noting else ref
+        def change(part: Expr) -> Expr | None:
+            if not part.notes:
+                return part
+            return part.noting.loosened(part.key) if isinstance(part, Ref) and part.noting else None
 
         node.loose = _changed(algebra, _begun(algebra, node), change)
     return node.loose
@@ -68,25 +72,22 @@ def _begun(algebra: Algebra, node: Expr) -> Expr:
     return node
 
 
-def _changed(algebra: Algebra, node: Expr, change: Callable[[Ref], Expr]) -> Expr:
-    """`node` with every visible reference changed."""
-    spine: list[Expr] = []
-    while isinstance(node, Concat) and node.notes:
-        spine.append(_change_one(algebra, node.head, change))
+def _changed(algebra: Algebra, node: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """`node` with its visible parts changed: those for which `change` gives None, in theirs."""
+    heads: list[Expr] = []
+    changed = change(node)
+    while changed is None and isinstance(node, Concat):
+        heads.append(_changed(algebra, node.head, change))
         node = node.tail
-    node = _change_one(algebra, node, change)
-    for head in reversed(spine):
-        node = algebra.concat(head, node)
-    return node
+        changed = change(node)
+    if changed is None:
+        changed = _changed_parts(algebra, node, change)
+    for head in reversed(heads):
+        changed = algebra.concat(head, changed)
+    return changed
 
 
-def _change_one(algebra: Algebra, node: Expr, change: Callable[[Ref], Expr]) -> Expr:
-    if not node.notes:
-        return node
-    if isinstance(node, Ref):
-        return change(node)
-    if isinstance(node, Concat):
-        return _changed(algebra, node, change)
+def _changed_parts(algebra: Algebra, node: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     if isinstance(node, Union):
         return algebra.union([_changed(algebra, option, change) for option in node.options])
     if isinstance(node, Intersection):

@@ -52,9 +52,11 @@ class _Numbers:
         self.shape = shape
         self.digit = self.digits("0", "9")
         one = (Fraction(1),)
-        self.multiples = _exact(shape.multiples) + (one if shape.integer else ())
-        self.non_multiples = _exact(shape.non_multiples) + (one if shape.fractional else ())
-        self.excluded = _exact(shape.excluded)
+        self.multiples = exact_fractions(shape.multiples) + (one if shape.integer else ())
+        self.non_multiples = exact_fractions(shape.non_multiples) + (
+            one if shape.fractional else ()
+        )
+        self.excluded = exact_fractions(shape.excluded)
         self.signed_zero = point_zero or not shape.integer
         zeros = algebra.repeat(self.digits("0", "0"), 1, 1 if shape.integer else None)
         part = algebra.optional(algebra.concat(self.text("."), zeros))
@@ -186,10 +188,10 @@ def _mantissas(
 
 
 def _bound(number: Number | None) -> Fraction | None:
-    return None if number is None else _exact((number,))[0]
+    return None if number is None else exact_fractions((number,))[0]
 
 
-def _exact(numbers: tuple[Number, ...]) -> tuple[Fraction, ...]:
+def exact_fractions(numbers: tuple[Number, ...]) -> tuple[Fraction, ...]:
     """The numbers as fractions; those that are too long to compute with are refused."""
     for number in numbers:
         size = number.adjusted() if isinstance(number, Decimal) else number.bit_length() // 3

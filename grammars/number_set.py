@@ -191,7 +191,7 @@ def number_set(
     """
     every: Fraction | None = None
     for multiple in multiples:
-        every = multiple if every is None else _common(every, multiple)
+        every = multiple if every is None else common_multiple(every, multiple)
     if every is not None:
         scale, step = places(every), every
         excluded = [number for number in excluded if not number % every]
@@ -200,7 +200,7 @@ def number_set(
         scale = max(places(number) for number in [*ends, *non_multiples, *excluded])
         step = Fraction(1, power(scale))
     unit = power(scale)
-    terms = _terms(int(step * unit), [int(_common(step, n) * unit) for n in non_multiples])
+    terms = _terms(int(step * unit), [int(common_multiple(step, n) * unit) for n in non_multiples])
     low = ceil(bounds.low * unit)
     if bounds.low_open and low == bounds.low * unit:
         low += 1
@@ -238,7 +238,7 @@ def _terms(step: int, avoided: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(terms.items()))
 
 
-def _common(left: Fraction, right: Fraction) -> Fraction:
+def common_multiple(left: Fraction, right: Fraction) -> Fraction:
     """The least common multiple of two positive rationals."""
     return Fraction(lcm(left.numerator, right.numerator), gcd(left.denominator, right.denominator))
 

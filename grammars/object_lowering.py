@@ -51,7 +51,10 @@ class ObjectForm:
             pointer=pointer,
         )
         self._order = MemberOrder(
-            self._table, Limits(layout.any_order, _with_extras(shape, layout)), weigh
+            self._table,
+            Limits(layout.any_order, _with_extras(shape, layout)),
+            weigh,
+            layout.algebra.budget,
         )
         self._lowered: Expr | None = None
 
@@ -160,12 +163,14 @@ class _Members:
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
-        found = self._order.finish(key.state) or next(self._order.steps(key.state))
-        step, after = found
-        value = self._layout.value(step.choice.operand)
-        name = self._name(step, key.extras or frozenset())
-        lead = algebra.epsilon if key.is_begun else self._layout.comma
-        return algebra.sequence([lead, name, value, self.ref(after, key.extras)])
+        step, after = self._order.finish(key.state) or next(self._order.steps(key.state))
+        parts: list[Expr] = []
+        for member in [step, *self._order.way_out(after)]:  # a reference for each would be a chain
+            if parts or not key.is_begun:
+                parts.append(self._layout.comma)
+            value = self._layout.value(member.choice.operand)
+            parts += [self._name(member, key.extras or frozenset()), value]
+        return algebra.sequence(parts)
 
     # -- members -----------------------------------------------------------------------------
 
@@ -196,7 +201,7 @@ class _Members:
         return algebra.union(options)
 
     def _behind(self, key: _Behind) -> Expr:
-        return self._algebra.noting_ref(self, key, pending=key.is_pending)
+        return self._algebra.noting_ref(self, key, is_open=True, pending=key.is_pending)
 
     def _after_name(self, key: _Behind) -> Expr:
         """The colon, the value, and what may follow."""
@@ -224,9 +229,9 @@ class _Members:
     # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
     def noted(self, key: Hashable, byte: int) -> Expr:
-        if isinstance(key, _Behind) and key.written is not None:
-            return self._behind(key._replace(written=key.written + bytes([byte])))
-        return self._same(key)
+        assert isinstance(key, _Behind), "only what stands behind a name is open"
+        written = None if key.written is None else key.written + bytes([byte])
+        return self._behind(key._replace(written=written))
 
     def loosened(self, key: Hashable) -> Expr:
         if isinstance(key, _Behind):
@@ -236,13 +241,6 @@ class _Members:
         return self._between(
             key._replace(extras=None), nullable=nullable and self._order.is_complete(key.state)
         )
-
-    def _same(self, key: Hashable) -> Expr:
-        if isinstance(key, _Behind):
-            return self._behind(key)
-        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
-        nullable = not key.is_begun or key.state.is_first
-        return self._between(key, nullable=nullable and self._order.is_complete(key.state))
 
     def begins(self, key: Hashable) -> bool:
         return isinstance(key, _Between) and key.extras is not None and key.is_begun

@@ -213,7 +213,7 @@ class _Parser(Scanner):
             raise self.malformed("a closing parenthesis without its opening one", column)
         group = self.open.pop()
         self.flags = group.flags
-        tree = group.tree()
+        tree = self.checked(group.tree(), group.column)
         if group.kind in ("ahead", "behind"):
             is_ahead = group.kind == "ahead"
             if not is_ahead and self.dialect is PYTHON and tree.facts.low != tree.facts.high:

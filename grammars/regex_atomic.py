@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import takewhile
 
 from grammars.errors import GrammarError
 from grammars.regex_looks import look
@@ -26,7 +27,7 @@ _ROUNDS_ARE_ATOMIC = re.fullmatch(r"(?:a|ab){2}+", "aba") is None
 MAX_UNROLLED = 16
 """Rounds of a bounded repetition that are told apart one by one."""
 
-MAX_STEPS = 300
+MAX_STEPS = 200
 """Parts that are told apart in one group; conditions of conditions multiply."""
 
 
@@ -69,21 +70,25 @@ class Atomizer:
 
     def _first(self, items: tuple[Tree, ...]) -> Tree:
         """The first match of `items`, one after another."""
+        single = list(takewhile(self._is_single, items))
+        if len(single) == len(items):
+            return sequence(items)
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise self._refuse("an atomic group with too many ways to match", self._column)
-        if not items:
-            return NOTHING
-        head, *others = items
+        head, *others = items[len(single) :]
         rest = tuple(others)
-        if head.facts.low == head.facts.high or head in self._single:
-            return sequence([head, self._first(rest)]) if rest else head
         if isinstance(head, Seq):
-            return self._first(head.items + rest)
-        if isinstance(head, Alt):
-            return self._first_option(head, rest)
-        assert isinstance(head, Loop), "characters and conditions are single"
-        return self._first_count(head, rest)
+            found = self._first(head.items + rest)
+        elif isinstance(head, Alt):
+            found = self._first_option(head, rest)
+        else:
+            assert isinstance(head, Loop), "characters and conditions are single"
+            found = self._first_count(head, rest)
+        return sequence([*single, found])
+
+    def _is_single(self, tree: Tree) -> bool:
+        return tree.facts.low == tree.facts.high or tree in self._single
 
     def _first_option(self, tree: Alt, rest: tuple[Tree, ...]) -> Tree:
         """Each option where none before it matches, up to the end of `rest`."""
@@ -109,7 +114,7 @@ class Atomizer:
         if low:
             most = None if high is None else high - low
             again = Loop(body, 0, most, tree.column, tree.greedy)
-            if body.facts.low == body.facts.high or body in self._single:
+            if self._is_single(body):
                 fixed = Loop(body, low, low, tree.column)
                 self._single.add(fixed)
                 return self._first((fixed, again, *rest))

@@ -10,7 +10,7 @@ It must not know what a step means.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from grammars.derive import has_string
 from grammars.errors import UnsupportedError
@@ -37,6 +37,7 @@ class Equations:
         self._texts: dict[Place, Expr] = {}
         self._equations: System = {}
         self._shortest: dict[Place, Step] = {}
+        self._alive: dict[Expr, bool] = {}
 
     def text(self) -> Expr:
         """The texts of the whole pattern."""
@@ -68,11 +69,14 @@ class Equations:
 
     def _solve(self, start: Place) -> None:
         system = self._explore(start)
-        shortest = self._prove(system)
+        loops = any(here.todo is not None and here.todo.looping for here in system)
+        has_text = self._has_text if loops else self._may_have_text
+        shortest = self._prove(system, has_text)
         self._texts.update(dict.fromkeys(system, self._algebra.empty))
         for here, step in shortest.items():
-            steps = tuple(s for s in system[here] if self._leads_on(s, shortest))
-            self._equations[here] = steps
+            self._equations[here] = tuple(
+                step for step in system[here] if self._leads_on(step, shortest, has_text)
+            )
             if here.todo is not None and here.todo.looping:
                 self._shortest[here] = step
                 may_end = self._may_end(here, system)
@@ -81,11 +85,13 @@ class Equations:
         for here in _inner_first(written, self._equations):
             self._texts[here] = self.unfold(here)
 
-    def _leads_on(self, step: Step, alive: dict[Place, Step]) -> bool:
+    def _leads_on(
+        self, step: Step, alive: dict[Place, Step], has_text: Callable[[Expr], bool]
+    ) -> bool:
         text, after = step
-        if not self._has_text(text):
+        if not has_text(text):
             return False
-        return after is None or after in alive or self._has_text(self._texts[after])
+        return after is None or after in alive or has_text(self._texts[after])
 
     def _may_end(self, here: Place, system: System) -> bool:
         """Whether the empty text may follow. A round of a repetition takes something, so that no
@@ -120,7 +126,7 @@ class Equations:
             pending += [after for _, after in found[here] if after is not None]
         return found
 
-    def _prove(self, system: System) -> dict[Place, Step]:
+    def _prove(self, system: System, has_text: Callable[[Expr], bool]) -> dict[Place, Step]:
         """The places that lead to an end, each with a step towards one, nearest first."""
         before: dict[Place, list[tuple[Place, Step]]] = {}
         ready: deque[tuple[Place, Step]] = deque()
@@ -134,15 +140,21 @@ class Equations:
         proven: dict[Place, Step] = {}
         while ready:
             here, step = ready.popleft()
-            if here not in proven and self._leads_on(step, proven):
+            if here not in proven and self._leads_on(step, proven, has_text):
                 proven[here] = step
                 ready.extend(before.get(here, []))
         return proven
 
+    def _may_have_text(self, text: Expr) -> bool:
+        """Good enough where no reference hangs on it: who asks for the whole finds out."""
+        return text is not self._algebra.empty
+
     def _has_text(self, text: Expr) -> bool:
         if text.plain:
             return text is not self._algebra.empty
-        return has_string(self._algebra, text)
+        if text not in self._alive:
+            self._alive[text] = has_string(self._algebra, text)
+        return self._alive[text]
 
 
 def _inner_first(places: list[Place], system: System) -> list[Place]:

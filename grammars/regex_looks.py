@@ -54,13 +54,14 @@ def _trimmed(tree: Tree, *, is_ahead: bool) -> Tree:
         options = [_trimmed(option, is_ahead=is_ahead) for option in tree.options]
         free = any(o.facts.high == 0 and not o.facts.looks for o in options)
         return NOTHING if free else any_of(options)
-    if isinstance(tree, Seq) and tree.items:
-        *rest, last = tree.items if is_ahead else reversed(tree.items)
-        far = _trimmed(last, is_ahead=is_ahead)
-        if far is NOTHING:
-            kept = rest if is_ahead else rest[::-1]
-            return _trimmed(sequence(kept), is_ahead=is_ahead) if kept else NOTHING
-        return sequence([*rest, far] if is_ahead else [far, *reversed(rest)])
+    if isinstance(tree, Seq):
+        items = list(tree.items if is_ahead else reversed(tree.items))
+        while items:
+            items[-1] = _trimmed(items[-1], is_ahead=is_ahead)
+            if items[-1] is not NOTHING:
+                break
+            items.pop()
+        return sequence(items if is_ahead else items[::-1])
     return tree
 
 

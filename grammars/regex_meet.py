@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from grammars.algebra import Algebra
 from grammars.derive import arms
-from grammars.expr import Arms, Expr
+from grammars.expr import Arms, Complement, Expr
 
 MAX_PAIRS = 32
 """Pairs of states that are followed; an intersection costs about as much in later steps."""
@@ -19,10 +19,15 @@ MAX_PAIRS = 32
 def meet(algebra: Algebra, left: Expr, right: Expr) -> Expr:
     """The strings in both."""
     whole = algebra.intersection([left, right])
-    if whole.plain or not (left.plain or right.plain):
+    if whole.plain or not (_is_simple(left) and _is_simple(right)):
         return whole
     found = _Meeting(algebra).meet(left, right)
     return whole if found is None else found
+
+
+def _is_simple(language: Expr) -> bool:
+    """Whether there is a chance to write what is in it and in another without an intersection."""
+    return language.plain or (isinstance(language, Complement) and language.body.plain)
 
 
 class _Meeting:

@@ -36,6 +36,7 @@ class Parts:
         self._loops: dict[tuple[Tree, int, int | None], Tree] = {(ANYTHING.body, 0, None): ANYTHING}
         self._nothing: dict[Tree, Tree | None] = {}
         self._something: dict[Tree, Tree | None] = {}
+        self._halved: dict[Seq, tuple[Tree, Tree]] = {}
         self._edged: dict[tuple[Tree, Chars, bool], Tree | None] = {}
 
     def loop(self, body: Tree, low: int, high: int | None) -> Tree:
@@ -94,7 +95,7 @@ class Parts:
         if isinstance(tree, Alt):
             return _any([self.something(option) for option in tree.options])
         if isinstance(tree, Seq):
-            first, rest = tree.items[0], sequence([*tree.items[1:]])
+            first, rest = self._halves(tree)
             return _any(
                 [
                     _both(self.something(first), rest),
@@ -122,10 +123,21 @@ class Parts:
         made = self.loop(tree.body, 0, tree.high)
         return made if isinstance(made, Loop) else tree
 
+    def _halves(self, tree: Seq) -> tuple[Tree, Tree]:
+        """A sequence in two: what is made of halves does not nest as deep as it is long."""
+        if tree not in self._halved:
+            if len(tree.items) == 1:
+                return tree.items[0], NOTHING
+            middle = len(tree.items) // 2
+            self._halved[tree] = sequence(tree.items[:middle]), sequence(tree.items[middle:])
+        return self._halved[tree]
+
     # -- by the first or the last character --------------------------------------------------
 
     def edged(self, tree: Tree, chars: Chars, *, is_last: bool) -> Tree | None:
-        """What `tree` matches with its first (or last) character among `chars`."""
+        """What `tree` matches with its first (or last) character among `chars`; `tree` itself
+        where that is all.
+        """
         key = (tree, chars, is_last)
         if key not in self._edged:
             self._edged[key] = self._edged_of(tree, chars, is_last=is_last)
@@ -136,23 +148,27 @@ class Parts:
             kept = common(tree.ranges, chars.ranges)
             return tree if kept == tree.ranges else Chars(kept) if kept else None
         if isinstance(tree, Alt):
-            return _any([self.edged(option, chars, is_last=is_last) for option in tree.options])
+            options = [self.edged(option, chars, is_last=is_last) for option in tree.options]
+            return tree if options == [*tree.options] else _any(options)
         if tree.facts.high == 0:
             return None
         if isinstance(tree, Loop):
             edge = self.edged(tree.body, chars, is_last=is_last)
+            if edge is tree.body and tree.facts.low:
+                return tree
             free = tree if tree.body.facts.low else self._from_none(tree)
             rounds = self.fewer(free)
             return _both(rounds, edge) if is_last else _both(edge, rounds)
-        if not isinstance(tree, Seq) or not tree.items:
-            return None
-        *front, last = tree.items if is_last else reversed(tree.items)
-        rest = sequence(front if is_last else front[::-1])
-        edge, beyond = self.edged(last, chars, is_last=is_last), self.nothing(last)
-        inner = self.edged(rest, chars, is_last=is_last) if beyond is not None else None
+        assert isinstance(tree, Seq), "conditions take nothing"
+        left, right = self._halves(tree)
+        near, far = (right, left) if is_last else (left, right)
+        edge, beyond = self.edged(near, chars, is_last=is_last), self.nothing(near)
+        if edge is near and beyond is None:
+            return tree
+        inner = self.edged(far, chars, is_last=is_last) if beyond is not None else None
         if is_last:
-            return _any([_both(rest, edge), _both(inner, beyond)])
-        return _any([_both(edge, rest), _both(beyond, inner)])
+            return _any([_both(far, edge), _both(inner, beyond)])
+        return _any([_both(edge, far), _both(beyond, inner)])
 
 
 def _any(options: list[Tree | None]) -> Tree | None:

@@ -155,15 +155,18 @@ def _seq_facts(parts: list[Facts]) -> Facts:
 
 
 def _row_depth(parts: list[Facts]) -> int:
-    """What a row of trees adds to the stack: the deepest of them; conditions, which are worked out
-    inside of one another until a character is taken; long look-aheads, for which the rest is.
+    """What a row of trees adds to the stack: the deepest of them; rows of conditions and of what
+    may be empty, which are gone through inside of one another until a character is taken; long
+    look-aheads, for each of which all that comes after it is.
     """
-    deepest = row = long = 0
+    deepest = row = run = long = 0  # run: of neighbours without look-around, which are one part
     for part in parts:
-        row += part.depth
-        deepest = max(deepest, row)
-        if part.low or not part.looks:
+        run = max(run, part.depth)
+        deepest = max(deepest, row + run)
+        if part.low:
             row = 0
+        if part.looks:
+            row, run = row + run * (part.low == 0), 0
         long += part.ahead > 1
     return deepest + 2 * long
 

@@ -70,14 +70,25 @@ class SchemaSource:
     resources: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
-def lower_schema(algebra: Algebra, source: SchemaSource, style: Style) -> Expr:
+def lower_schema(
+    algebra: Algebra,
+    source: SchemaSource,
+    style: Style,
+    *,
+    schemas: dict[str, JsonValue] | None = None,
+) -> Expr:
     """The texts of the values that a schema allows.
 
+    `schemas` is filled with every schema that was read, by its JSON pointer; also when it fails.
     Raises GrammarError, UnsupportedError or EmptyLanguageError with the JSON pointer.
     """
     lowering = _SchemaLowering(algebra, source, style)
-    found = lowering.bare() if source.of_type else None
-    return lowering.document() if found is None else found
+    try:
+        found = lowering.bare() if source.of_type else None
+        return lowering.document() if found is None else found
+    finally:
+        if schemas is not None:
+            schemas.update(lowering.reader.found)
 
 
 class _SchemaLowering:
@@ -221,6 +232,7 @@ class _SchemaLowering:
         if isinstance(shape, NullShape | BooleanShape | GivenShape):
             return False
         if shape not in self._voids:
+            self.algebra.budget.spend()
             self._voids[shape] = False  # so it is while it is looked at
             self._voids[shape] = self._is_void(shape)
         return self._voids[shape]

@@ -45,13 +45,22 @@ from grammars.shapes import (
     StringShape,
     both,
     negations,
+    size_of,
 )
 
 MAX_DEPTH = 96
 """Schemas that hold for one value, inside of each other: each level costs Python stack."""
 
-PAIRS_PER_STEP = 16
-"""Pairs of shapes that are met in about the time of making one expression."""
+PARTS_PER_STEP = 64
+"""Parts of shapes that are met in about the time of making one expression; a pair of shapes takes
+as long by itself."""
+
+VALUES_PER_STEP = 4
+"""Given values that are judged in about that time."""
+
+BYTES_PER_PART = 100
+BYTES_PER_SHAPE = 600
+"""What a shape takes, and what each of its parts does, about."""
 
 MAX_SEEN_TOGETHER = 6
 """Alternatives of one `anyOf` beside `unevaluated...`: which of them hold together matters there,
@@ -86,6 +95,8 @@ class SchemaReader:
         self._read: dict[tuple[Spot, bool], Shapes] = {}
         self._met: dict[Operand, Shapes] = {}
         self._open: list[tuple[Spot, bool]] = []
+        self.found: dict[str, JsonValue] = {}
+        """Every schema that was come to, by its place: for what is told of a document."""
         top = self._document.root
         self.root: Operand = self._operand_at(top, self._document.enter(top.base, ()))
 
@@ -104,10 +115,20 @@ class SchemaReader:
         """The alternatives of both: every pair that has something in common."""
         if left is EVERYTHING or right is EVERYTHING:
             return right if left is EVERYTHING else left
-        self._budget.spend(1 + len(left) * len(right) // PAIRS_PER_STEP)
-        found = dict.fromkeys(self._meet_one(a, b) for a in left for b in right)
-        found.pop(None, None)
-        return tuple(shape for shape in found if shape is not None)
+        found: dict[Shape, None] = {}
+        for one in left:
+            self._spend_on(one, right)
+            before = len(found)
+            met = [self._meet_one(one, other) for other in right]
+            found.update((shape, None) for shape in met if shape is not None)
+            if len(found) > before:
+                self._budget.spend(0, sum(_bytes_of(shape) for shape in met if shape is not None))
+        return tuple(found)
+
+    def _spend_on(self, one: Shape, others: Shapes) -> None:
+        """What it costs to meet `one` with each of `others`."""
+        parts = size_of(one) * len(others) + sum(map(size_of, others))
+        self._budget.spend(len(others) + parts // PARTS_PER_STEP)
 
     def _meet_one(self, left: Shape, right: Shape) -> Shape | None:
         if isinstance(left, GivenShape):
@@ -122,6 +143,7 @@ class SchemaReader:
             kind = str if isinstance(shape, StringShape) else NumberShape
             if all(isinstance(v, str) == (kind is str) for v in given.values):
                 return given
+        self._budget.spend(len(given.values) // VALUES_PER_STEP)
         kept = tuple(value for value in given.values if self._admits(value, shape))
         return GivenShape(kept) if kept else None
 
@@ -165,7 +187,7 @@ class SchemaReader:
             self._open.pop()
 
     def _operand_at(self, place: Place, scope: tuple[str, ...]) -> Operand:
-        schema = place.schema
+        schema = self.found[place.place] = place.schema
         if schema is True:
             return ANYTHING
         if not isinstance(schema, dict) and schema is not False:
@@ -438,9 +460,12 @@ class SchemaReader:
 
     def _exclude(self, left: Shapes, right: Shapes) -> bool:
         """Whether it is certain that no value has a shape of both."""
-        self._budget.spend(1 + len(left) * len(right) // PAIRS_PER_STEP)
-        met = (self._meet_one(one, other) for one in left for other in right)
-        return all(shape is None or self._is_void(shape) for shape in met)
+        for one in left:
+            self._spend_on(one, right)
+            met = (self._meet_one(one, other) for other in right)
+            if not all(shape is None or self._is_void(shape) for shape in met):
+                return False
+        return True
 
     def _conditional(self, spot: Spot, track: bool) -> Iterator[Shapes]:
         """`if` with `then` and `else`."""
@@ -534,6 +559,10 @@ class SchemaReader:
                 met = more and intersect(shape, more)
                 if met:
                     yield _without_seen(met)
+
+
+def _bytes_of(shape: Shape) -> int:
+    return BYTES_PER_SHAPE + BYTES_PER_PART * size_of(shape)
 
 
 def _unseen(shape: ObjectShape) -> tuple[Names, ...]:

@@ -10,10 +10,29 @@ they are needed. It must not know of keywords, texts or expressions.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
 
 from grammars.json_values import JsonValue, Number
 
+T = TypeVar("T")
 
+
+def _hashed_once(kind: type[T]) -> type[T]:
+    """Makes instances remember their hash: they nest, and are looked up again and again."""
+    compute = kind.__hash__
+
+    def hash_of(self: T) -> int:
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = self.__dict__["_hash"] = compute(self)
+        return found
+
+    kind.__hash__ = hash_of  # type: ignore[method-assign, assignment]
+    return kind
+
+
+@_hashed_once
 @dataclass(frozen=True)
 class Spot:
     """A place in the schema, asked for or (`negated`) refused; two of one place are the same.
@@ -29,6 +48,7 @@ class Spot:
     negated: bool = False
 
 
+@_hashed_once
 @dataclass(frozen=True)
 class Either:
     """At least one of the operands holds."""
@@ -87,6 +107,7 @@ class BooleanShape:
     values: tuple[bool, ...] = (False, True)
 
 
+@_hashed_once
 @dataclass(frozen=True)
 class NumberShape:
     """A number within bounds (None: unbounded), exactly; `open` bounds are not in it.
@@ -123,6 +144,7 @@ class Format:
     negated: bool = False
 
 
+@_hashed_once
 @dataclass(frozen=True)
 class StringShape:
     """A string of so many code points, for which every pattern and format holds, and none of
@@ -135,12 +157,23 @@ class StringShape:
     formats: tuple[Format, ...] = ()
     excluded: tuple[str, ...] = ()
 
+    @cached_property
+    def others(self) -> frozenset[str]:
+        """`excluded`, to be looked up in; there may be many."""
+        return frozenset(self.excluded)
 
+
+@_hashed_once
 @dataclass(frozen=True)
 class GivenShape:
     """One of the given strings and numbers (from `enum` or `const`)."""
 
     values: tuple[str | Number, ...]
+
+    @cached_property
+    def members(self) -> frozenset[str | Number | None]:
+        """The values, to be looked up in; there may be many."""
+        return frozenset(self.values)
 
 
 @dataclass(frozen=True)
@@ -163,6 +196,7 @@ class ItemsSeen:
     matching: tuple[Operand, ...] = ()
 
 
+@_hashed_once
 @dataclass(frozen=True)
 class ArrayShape:
     """`prefix[i]` holds for item i, `rest` for the items after those.
@@ -195,6 +229,7 @@ class Names:
 EVERY_NAME = Names(outside=True)
 
 
+@_hashed_once
 @dataclass(frozen=True)
 class Rule:
     """What holds for the values of members whose name is in all of `names` and, as a string, has
@@ -206,6 +241,7 @@ class Rule:
     saying: Operand = ANYTHING
 
 
+@_hashed_once
 @dataclass(frozen=True)
 class ObjectShape:
     """Members: those of given names in their order, and rules for the others.
@@ -230,6 +266,26 @@ class ObjectShape:
 
 Shape = NullShape | BooleanShape | NumberShape | StringShape | GivenShape | ArrayShape | ObjectShape
 Shapes = tuple[Shape, ...]
+
+
+def size_of(shape: Shape) -> int:
+    """The parts of a shape that are looked at when it meets another."""
+    if isinstance(shape, ObjectShape):
+        return (
+            len(shape.properties)
+            + len(shape.rules)
+            + len(shape.required)
+            + len(shape.implied)
+            + len(shape.some)
+        )
+    if isinstance(shape, ArrayShape):
+        return len(shape.prefix) + len(shape.contains)
+    if isinstance(shape, GivenShape):
+        return len(shape.values)
+    if isinstance(shape, StringShape):
+        return len(shape.patterns) + len(shape.excluded)
+    return len(shape.excluded) + len(shape.multiples) if isinstance(shape, NumberShape) else 0
+
 
 EVERY_TYPE: dict[str, Shape] = {
     "null": NullShape(),

@@ -13,11 +13,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from grammars.budget import Budget
 from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
 
 DEAD = 0
+
+FIRST_CAPACITY = 20_000
+"""Rows that are reserved at first: memory that is taken as they are filled, and never copied."""
 
 
 class StateTable:
@@ -33,15 +37,27 @@ class StateTable:
 
     def clear(self) -> None:
         """Forgets every state."""
-        self.table: NDArray[np.int32] = np.zeros((64, 256), dtype=np.int32)
-        self.filled: NDArray[np.bool_] = np.zeros(64, dtype=bool)
+        self.table: NDArray[np.int32] = np.zeros((FIRST_CAPACITY, 256), dtype=np.int32)
+        self.filled: NDArray[np.bool_] = np.zeros(FIRST_CAPACITY, dtype=bool)
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
         self._ids: dict[Expr, int] = {}
+        self._budgets: dict[Budget, None] = {}
+
+    @property
+    def num_known(self) -> int:
+        """The states that have an id, and the dead expressions that have none."""
+        return len(self._ids)
+
+    def held_bytes(self, *, beside: Completions) -> int:
+        """What the other grammars of these states take, as they count it themselves."""
+        own = beside.algebra.budget
+        return sum(budget.num_bytes for budget in self._budgets if budget is not own)
 
     def derive_with(self, completions: Completions) -> None:
         """Whose expressions the next walk is about; those of others stay where they are."""
         self._completions = completions
+        self._budgets[completions.algebra.budget] = None
 
     def __len__(self) -> int:
         return len(self.nodes)

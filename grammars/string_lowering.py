@@ -54,7 +54,7 @@ class Strings:
         parts: list[Expr] = []
         refuted: list[Expr] = []
         for pattern in shape.patterns:
-            tree = _parse(pattern)
+            tree = _parse(algebra, pattern)
             if pattern.negated:
                 refuted.append(lower_search(algebra, tree, self._encode))
                 continue
@@ -95,7 +95,7 @@ class Strings:
 
     def holds(self, text: str, shape: StringShape) -> bool:
         """Whether a given string has `shape`."""
-        if len(text) < shape.min_length or not is_text(text) or text in shape.excluded:
+        if len(text) < shape.min_length or not is_text(text) or text in shape.others:
             return False
         if shape.max_length is not None and len(text) > shape.max_length:
             return False
@@ -110,7 +110,7 @@ class Strings:
         asked = replace(asked, negated=False)
         if asked not in self._searched:
             if isinstance(asked, Pattern):
-                made = lower_search(self._plain, _parse(asked), utf8)
+                made = lower_search(self._plain, _parse(self._plain, asked), utf8)
             else:
                 made = _format(self._plain, asked, utf8)
             self._searched[asked] = made
@@ -164,8 +164,9 @@ def _within(tree: Tree, low: int, high: int | None) -> Tree:
     return Seq((tree.items[0], replace(inner, low=least, high=most), tree.items[-1]))
 
 
-def _parse(pattern: Pattern) -> Tree:
+def _parse(algebra: Algebra, pattern: Pattern) -> Tree:
     """The pattern's tree; its errors say where in the schema it stands."""
+    algebra.budget.spend(len(pattern.text))
     try:
         return regex.parse(pattern.text, ECMA)
     except GrammarError as error:

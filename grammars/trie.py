@@ -66,6 +66,24 @@ class Trie:
         return self.first_child.tolist(), self.num_children.tolist(), self.edge_byte.tolist()
 
     @cached_property
+    def _tokens_by_node(self) -> tuple[NDArray[np.intp], Int32, Int32]:
+        """The tokens in the order of their nodes; where those of each node begin; their number."""
+        counts = np.bincount(self.token_node, minlength=self.num_nodes).astype(np.int32)
+        first = (np.cumsum(counts) - counts).astype(np.int32)
+        return np.argsort(self.token_node, kind="stable"), first, counts
+
+    def tokens_at(
+        self, nodes: NDArray[np.integer], states: Int32
+    ) -> tuple[NDArray[np.intp], Int32]:
+        """The tokens that end at any of `nodes`, as indices, and for each the state of its node."""
+        tokens, first, counts = self._tokens_by_node
+        number = counts[nodes]
+        ends = np.cumsum(number)
+        total = int(ends[-1]) if len(ends) else 0
+        places = (first[nodes] - (ends - number)).repeat(number) + np.arange(total)
+        return tokens[places], states.repeat(number)
+
+    @cached_property
     def _levels(self) -> list[slice]:
         """The nodes of each level below the root."""
         found = []

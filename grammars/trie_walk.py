@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from grammars.derive import arms
 from grammars.expr import Concat, Expr, Repeat
-from grammars.loop_walks import LoopWalks
+from grammars.loop_walks import Inside, LoopWalks
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
 
@@ -38,14 +38,14 @@ Frontier = tuple[NDArray[np.integer], Int32]
 
 
 class Loop(NamedTuple):
-    """A state whose head is walked apart: the states inside of the head after each node of a trie
-    (at the root, that of the head), and those states.
-    """
+    """A state whose head is walked apart, and what is reached inside of the head."""
 
     node: Concat
-    inside: Int32
-    states: list[tuple[int, Expr]]
+    inside: Inside
 
+
+Touched = list[NDArray[np.integer]]
+"""Nodes that a walk has filled in."""
 
 Grafts = dict[int, tuple[Loop, list[NDArray[np.integer]]]]
 """By state: a loop, and the nodes at which it begins."""
@@ -57,22 +57,43 @@ class TrieWalks:
     def __init__(self, states: StateTable, loops: LoopWalks) -> None:
         self._states = states
         self._loops = loops
+        self._blanks: dict[Trie, Int32] = {}
 
-    def after_each_node(self, node: Expr, trie: Trie) -> Int32:
-        """The state after each node of the trie, DEAD where it cannot be reached. # [num_nodes]"""
-        after = np.zeros(trie.num_nodes, dtype=np.int32)
+    def after_tokens(self, node: Expr, trie: Trie) -> tuple[NDArray[np.intp], Int32]:
+        """The tokens that are possible, as indices into `trie.token_ids`, and the state after
+        each.
+        """
+        after = self._blank(trie)
+        touched: Touched = []
         loop = self._loop(node, trie)
         if loop is not None:
-            self._graft(after, trie, loop)
+            is_sparse = self._graft(after, trie, loop)
         else:
             start = np.full(1, self._states.id_of(node), dtype=np.int32)
-            self._extend(after, trie, (np.zeros(1, dtype=np.int32), start))
-        return after
+            is_sparse = self._extend(after, trie, (np.zeros(1, dtype=np.int32), start), touched)
+        if is_sparse:
+            nodes = np.concatenate(touched)
+            states = after[nodes]
+            after[nodes] = DEAD
+            return trie.tokens_at(nodes, states)
+        reached = after[trie.token_node]
+        after[:] = DEAD
+        possible = reached.nonzero()[0]
+        return possible, reached[possible]
+
+    def _blank(self, trie: Trie) -> Int32:
+        """A state for each node of the trie, all DEAD; whoever fills it blanks it again."""
+        if trie not in self._blanks:
+            self._blanks[trie] = np.zeros(trie.num_nodes, dtype=np.int32)
+        return self._blanks[trie]
 
     # -- level by level ----------------------------------------------------------------------
 
-    def _extend(self, after: Int32, trie: Trie, frontier: Frontier) -> None:
-        """Walks on below a frontier."""
+    def _extend(
+        self, after: Int32, trie: Trie, frontier: Frontier, touched: Touched | None = None
+    ) -> bool:
+        """Walks on below a frontier; whether the nodes that it fills in are all in `touched`."""
+        touched = [] if touched is None else touched
         states = self._states
         nodes, reached = frontier
         grafts: Grafts = {}
@@ -86,16 +107,20 @@ class TrieWalks:
             alive = successors.nonzero()[0]
             nodes, reached = children[alive], successors[alive]
             after[nodes] = reached
+            touched.append(nodes)
             inner = trie.num_children[nodes].nonzero()[0]
             nodes, reached = nodes[inner], reached[inner]
             if len(nodes) >= MANY:
                 nodes, reached = self._cut_loops(nodes, reached, trie, grafts)
-        self._extend_few(after, trie, list(zip(nodes.tolist(), reached.tolist(), strict=True)))
+        few = list(zip(nodes.tolist(), reached.tolist(), strict=True))
+        touched.append(np.array(self._extend_few(after, trie, few), dtype=np.intp))
         for loop, places in grafts.values():
             self._graft(after, trie, loop, at=np.concatenate(places))
+        return not grafts
 
-    def _extend_few(self, after: Int32, trie: Trie, pending: list[tuple[int, int]]) -> None:
-        """The same for a few, one child after another."""
+    def _extend_few(self, after: Int32, trie: Trie, pending: list[tuple[int, int]]) -> list[int]:
+        """The same for a few, one child after another; the nodes that are filled in."""
+        touched = []
         first_child, num_children, edge_byte = trie.lists
         while pending:
             node, state = pending.pop()
@@ -105,8 +130,10 @@ class TrieWalks:
                 successor = row.item(edge_byte[child])
                 if successor != DEAD:
                     after[child] = successor
+                    touched.append(child)
                     if num_children[child]:
                         pending.append((child, successor))
+        return touched
 
     def _cut_loops(
         self, nodes: NDArray[np.integer], reached: Int32, trie: Trie, grafts: Grafts
@@ -121,7 +148,8 @@ class TrieWalks:
             loop = self._loop(self._states.node(state_id), trie)
             if loop is None:
                 continue
-            is_there = (reached == state_id) & (loop.inside[nodes] == loop.inside[0])
+            after_head = loop.inside.after
+            is_there = (reached == state_id) & (after_head[nodes] == after_head[0])
             if is_there.any():
                 grafts.setdefault(state_id, (loop, []))[1].append(nodes[is_there])
                 nodes, reached = nodes[~is_there], reached[~is_there]
@@ -142,36 +170,38 @@ class TrieWalks:
         if staying.bit_count() < WIDE or staying & leaving:
             return None
         inside = self._inside(node.head, trie)
-        states: list[tuple[int, Expr]] = []
-        for state_id in (np.bincount(inside)[1:].nonzero()[0] + 1).tolist():
-            within = self._states.node(state_id)
+        for _, within in inside.states:
             if within.nullable and self._first_bytes(within) & leaving:
                 return None
-            states.append((state_id, within))
-        return Loop(node, inside, states)
+        return Loop(node, inside)
 
-    def _inside(self, head: Expr, trie: Trie) -> Int32:
-        """The states after each node inside of a loop's head, that of the head at the root."""
-        inside = self._loops.get(head, trie, self._states)
-        if inside is None:
-            inside = np.zeros(trie.num_nodes, dtype=np.int32)
+    def _inside(self, head: Expr, trie: Trie) -> Inside:
+        """What is reached inside of a loop's head."""
+        found = self._loops.get(head, trie, self._states)
+        if found is None:
+            after = np.zeros(trie.num_nodes, dtype=np.int32)
             start = np.full(1, self._states.id_of(head), dtype=np.int32)
-            self._extend(inside, trie, (np.zeros(1, dtype=np.int32), start))
-            inside[0] = start[0]
-            self._loops.keep(head, trie, inside)
-        return inside
+            self._extend(after, trie, (np.zeros(1, dtype=np.int32), start))
+            after[0] = start[0]
+            found = self._loops.keep(head, trie, after, self._states)
+        return found
 
     def _graft(
-        self, after: Int32, trie: Trie, loop: Loop, *, at: NDArray[np.integer] | None = None
-    ) -> None:
+        self,
+        after: Int32,
+        trie: Trie,
+        loop: Loop,
+        *,
+        at: NDArray[np.integer] | None = None,
+    ) -> bool:
         """Fills in what a loop reaches below the nodes `at` (None: the root), and walks what leaves
-        it.
+        it. False: the nodes are not listed.
         """
-        states, inside, tail = self._states, loop.inside, loop.node.tail
+        states, inside, tail = self._states, loop.inside.after, loop.node.tail
         concat = states.completions.algebra.concat
         whole = np.zeros(len(states), dtype=np.int32)  # by the head's state: that of the loop
         may_leave = np.zeros(len(states), dtype=bool)
-        for state_id, within in loop.states:
+        for state_id, within in loop.inside.states:
             whole[state_id] = states.id_of(concat(within, tail))
             may_leave[state_id] = within.nullable
         row = states.row(states.id_of(tail))
@@ -191,6 +221,7 @@ class TrieWalks:
         after[outside] = reached
         inner = trie.num_children[outside].nonzero()[0]
         self._extend(after, trie, (outside[inner], reached[inner]))
+        return False
 
     def _first_bytes(self, node: Expr) -> int:
         """The set of bytes that a string of `node` may begin with."""

@@ -32,7 +32,7 @@ _TRIMMED = r"^[^\s\x85](?:[\s\S]*[^\s\x85])?$"
 # There, digits and letters are those of Unicode: \d and \w hold for more characters, \D and \W for
 # fewer. About white space the three differ in a few characters, which are then not written.
 _ASCII = r"^[\x00-\x7f]*$"
-_COMPLEMENT = re.compile(r"\\[DW]|\[\^[^\]]*\\[dw]")
+_COMPLEMENT = re.compile(r"\\[DWbB]|\[\^[^\]]*\\[dw]")
 _SPACE = re.compile(r"\\[sS]")
 _SURE_SPACE = r"^[^\x1c-\x1f\x85\ufeff]*$"
 

@@ -95,14 +95,20 @@ class TypeOf(Constraint):
             object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:
-        source = SchemaSource(parse_json(self.text), of_type=True)
-        style = Style(
+        return lower_schema(algebra, self.source(), self.style())
+
+    def source(self) -> SchemaSource:
+        """The schema of the type."""
+        return SchemaSource(parse_json(self.text), of_type=True)
+
+    def style(self) -> Style:
+        """How its values are written."""
+        return Style(
             whitespace=self.whitespace,
             max_whitespace=self.max_whitespace,
             any_order=self.property_order == "any",
             ascii_only=self.ascii_only,
         )
-        return lower_schema(algebra, source, style)
 
     def parse(self, text: str) -> Any:
         """The instance of the type."""

@@ -80,4 +80,18 @@ def _pull(options: argparse.Namespace) -> int:
     return 0
 
 
-_SUBCOMMANDS: tuple[Callable[[Subparsers], None], ...] = (_add_pull,)
+def _add_check_schema(subparsers: Subparsers) -> None:
+    from runtime.check_schema import add_arguments, run
+
+    parser = subparsers.add_parser(
+        "check-schema",
+        help="say what a JSON Schema, a pattern, a grammar or a type comes to",
+        description="Say whether a constraint is supported and what it comes to: every place that "
+        "is refused, what says nothing, lengths, costs, samples. Exit code 0: supported, "
+        "1: refused or unsatisfiable, 2: asked for wrongly.",
+    )
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+_SUBCOMMANDS: tuple[Callable[[Subparsers], None], ...] = (_add_pull, _add_check_schema)

@@ -122,7 +122,13 @@ class Generation:
         return _displayed(self._text[:shown])
 
     @property
+    def matcher(self) -> Matcher | None:
+        """Where the sequence stands in its constraint."""
+        return self._matcher
+
+    @property
     def is_masked(self) -> bool:
+        """Whether some tokens may not come next."""
         return (
             self._matcher is not None
             or (self._healing is not None and self._is_healing)
@@ -138,11 +144,11 @@ class Generation:
         """No end may come yet. What spells the prefix again neither counts nor ends anything."""
         return not self._is_healing and self._num_written < self._min_tokens
 
-    def fill_bitmask(self, row: Int32) -> None:
-        """row: int32 [num_words], all bits set; clears those of tokens that may not come next."""
-        if self._matcher is not None:
-            self._matcher.fill_bitmask(row)
-        elif self._healing is not None and self._is_healing:
+    def narrow(self, row: Int32) -> None:
+        """row: int32 [num_words], as the matcher fills it, or all bits; clears those of tokens that
+        healing does not spell and of ends that would come too early.
+        """
+        if self._healing is not None and self._is_healing:
             self._healing.fill_bitmask(row)
         if self._is_short:
             allowed = row.copy()

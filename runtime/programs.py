@@ -13,13 +13,15 @@ from contextlib import suppress
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
+from grammars import Constraint, Grammar, fill_bitmasks
 from runtime.batch import Batch
 from runtime.errors import ContextLengthError
 from runtime.generation import Generation
-from runtime.grammar_store import GrammarStore
+from runtime.grammar_store import GrammarStore, Prepared
 from runtime.line import Line
-from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest, SampleRow
+from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest
 from runtime.scheduler import Scheduler
 from runtime.scoring import Scoring
 from runtime.sequence import Sequence
@@ -53,6 +55,7 @@ class Programs:
         self._clock = clock
         self._lines: dict[int, dict[int, Line]] = {}  # by run id, by branch id
         self._runs: dict[int, Run] = {}
+        self._prepared: dict[int, dict[Constraint, Grammar | Exception]] = {}  # by run id
         self._owners: dict[int, Line] = {}  # by sequence id
         self.num_completion_tokens = 0
 
@@ -62,16 +65,18 @@ class Programs:
 
     # Runs come, change and go.
 
-    def start(self, run: Run) -> None:
+    def start(self, run: Run, prepared: Prepared) -> None:
         """Take a run on; drive it as far as it goes without the model."""
         self._runs[run.id] = run
+        self._prepared[run.id] = {}
         self._lines[run.id] = {ROOT: Line(ROOT, run)}
-        self.wake(run)
+        self.wake(run, prepared)
 
-    def wake(self, run: Run) -> None:
-        """The run has new nodes, or was closed or cancelled."""
+    def wake(self, run: Run, prepared: Prepared) -> None:
+        """The run has new nodes, or was closed or cancelled. `prepared`: their constraints."""
         if run.id not in self._runs:
             return
+        self._prepared[run.id].update(prepared)
         if run.cancelled:
             run.finish_cancelled("the run was cancelled")
             self._drop(run)
@@ -84,10 +89,12 @@ class Programs:
             with suppress(BaseException):  # of whoever watches this run; the others come first
                 run.fail(cause)
         self._runs.clear()
+        self._prepared.clear()
 
     def _drop(self, run: Run) -> None:
         """The run is over: nothing of it stays."""
         del self._runs[run.id]
+        del self._prepared[run.id]
         for line in self._lines.pop(run.id).values():
             for sequence in line.sequences:
                 if self._owners.pop(sequence.id, None) is not None:
@@ -154,7 +161,11 @@ class Programs:
         matcher = None
         if (constraint := action.node.constraint) is not None:
             matcher = self._grammars.matcher(
-                constraint, max_tokens=limit, num_taken=taken, prefix=prefix
+                constraint,
+                prepared=self._prepared[line.run.id],
+                max_tokens=limit,
+                num_taken=taken,
+                prefix=prefix,
             )
         generation = Generation(
             sampling, self._tokenizer, limit=limit, matcher=matcher, prefix=prefix
@@ -199,18 +210,26 @@ class Programs:
 
     def request(self, batch: Batch) -> SampleRequest:
         """What the rows that draw a token ask for."""
-        rows: list[SampleRow] = []
-        bitmask = None
-        for index, grant in enumerate(batch.sampled):
-            line = self._owners[grant.sequence.id]
-            generation = line.generation
-            rows.append(line.sample_row())
-            if generation.is_masked:
-                if bitmask is None:
-                    words = self._tokenizer.vocabulary.num_words
-                    bitmask = np.full((len(batch.sampled), words), -1, dtype=np.int32)
-                self._guard(line, partial(generation.fill_bitmask, bitmask[index]))
-        return SampleRequest(rows, bitmask)
+        lines = [self._owners[grant.sequence.id] for grant in batch.sampled]
+        rows = [line.sample_row() for line in lines]
+        return SampleRequest(rows, self._bitmask(lines))
+
+    def _bitmask(self, lines: list[Line]) -> NDArray[np.int32] | None:
+        """A row for each line, all masks of constraints in one gather; None when all is allowed."""
+        generations = [line.generation for line in lines]
+        if not any(generation.is_masked for generation in generations):
+            return None
+        bitmask = np.empty((len(lines), self._tokenizer.vocabulary.num_words), dtype=np.int32)
+
+        def fail(index: int, cause: Exception) -> None:
+            line = lines[index]
+            line.run.fail(cause, branch_id=line.branch_id)
+
+        fill_bitmasks([each.matcher for each in generations], bitmask, on_error=fail)
+        for line, row in zip(lines, bitmask, strict=True):
+            if line.run.outcome is None and line.generation.is_masked:
+                self._guard(line, partial(line.generation.narrow, row))
+        return bitmask
 
     def commit(self, batch: Batch, sampled: Sampled) -> None:
         """The step's tokens and scores arrive; every line that got one goes on."""

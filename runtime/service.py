@@ -14,7 +14,7 @@ from typing import Self
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
-from runtime.grammar_store import GrammarStore
+from runtime.grammar_store import GrammarStore, Prepared
 from runtime.scheduler import SchedulerCounts
 from runtime.telemetry.stats import StepStats
 from sgdsl.backends.base import BackendStats
@@ -97,6 +97,7 @@ class Service:
     def close(self) -> None:
         """Stop the engine. Runs under way end as failed; closing twice is fine."""
         self._refuse_own_thread()
+        self._grammars.close()
         self._thread.close()
 
     def __enter__(self) -> Self:
@@ -110,14 +111,13 @@ class Service:
     ) -> None:
         self.close()
 
-    def _send(self, run: Run, command: Callable[[Run], None]) -> None:
+    def _send(self, run: Run, command: Callable[[Run, Prepared], None]) -> None:
         if self._thread.is_current:
             run.fail(BackendError(ON_ENGINE_THREAD))
             return
         # Constraints are compiled on the caller's thread, so that the engine's does not stall.
-        for constraint in run.pending_constraints():
-            self._grammars.prepare(constraint)
-        if (end := self._thread.send(partial(command, run))) is not None:
+        prepared = self._grammars.prepare(run.pending_constraints())
+        if (end := self._thread.send(partial(command, run, prepared))) is not None:
             run.fail(end)
 
     def _refuse_own_thread(self) -> None:

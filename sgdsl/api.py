@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+from grammars import Constraint
 from sgdsl import choices as choice_methods
 from sgdsl.arguments import refuse, refuse_surrogates, sampling_from, temperature_from
-from sgdsl.constraints import constraint_from
+from sgdsl.constraints import CONSTRAINT_ARGUMENTS, constraint_from
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Expr, Hole, parts_of
 from sgdsl.graph import Gen, RoleBegin, RoleEnd, Select
@@ -22,8 +23,6 @@ REGEX_INT = r"[-+]?[0-9]+[ \n]*"
 REGEX_FLOAT = r"[-+]?[0-9]*\.?[0-9]+[ \n]*"
 REGEX_BOOL = r"(True|False)"
 REGEX_STR = r"\"[\w\d\s]*\""
-
-_CONSTRAINTS = ("regex", "json_schema", "dtype", "type")
 
 
 def gen(  # noqa: PLR0917 - the positional order is part of the contract
@@ -52,6 +51,8 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     json_schema: Any = None,
     *,
     type: Any = None,  # noqa: A002 - the word that users look for
+    grammar: str | None = None,
+    constraint: Constraint | None = None,
     seed: int | None = None,
     healing: bool | None = None,
 ) -> Expr:
@@ -59,9 +60,12 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
 
     None inherits from `run`. `max_tokens` and `min_tokens` count sampled tokens, without those that
     only spell a healed literal again. At most one of `regex` (the whole output matches it),
-    `json_schema` (a dict, JSON text or a pydantic class), `dtype` (int, float, bool, str or their
-    names), `type` (pydantic, dataclass, Enum, Literal, list[...], ...) and `choices` (a `select`).
-    With `dtype` and `type` the variable is a value of that type, else it is the text.
+    `json_schema` (a dict, a bool, JSON text, a pydantic class or a `JsonSchema`), `dtype` (int,
+    float, bool, str or their names), `type` (pydantic, dataclass, Enum, Literal, list[...], ...),
+    `grammar` (the rules of a context-free grammar), `constraint` (any one of `grammars`) and
+    `choices` (a `select`). With `dtype` and `type` the variable is a value of that type. With
+    `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance; of a
+    `JsonSchema`, and in all other cases, it is the text.
 
     A constrained output ends where its constraint is complete: `stop` and `stop_token_ids` are
     refused beside one, and those of `run` or of a role do not concern it; `min_tokens` and
@@ -79,12 +83,12 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
             f"gen: choices_method={choices_method!r} was given without choices; "
             "give choices=[...] too"
         )
-    asked = {key: given.pop(key) for key in _CONSTRAINTS if key in given}
-    constraint, typed = constraint_from("gen", asked) if asked else (None, False)
-    if constraint is not None:
+    asked = {key: given.pop(key) for key in CONSTRAINT_ARGUMENTS if key in given}
+    made, typed = constraint_from("gen", asked) if asked else (None, False)
+    if made is not None:
         _refuse_stops(given, asked)
     sampling = sampling_from("gen", given)
-    return Expr((partial(Gen, name=name, sampling=sampling, constraint=constraint, typed=typed),))
+    return Expr((partial(Gen, name=name, sampling=sampling, constraint=made, typed=typed),))
 
 
 def _refuse_stops(given: dict[str, Any], asked: dict[str, Any]) -> None:

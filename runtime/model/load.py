@@ -90,10 +90,15 @@ def check_loadable(folder: Path) -> None:
     """Raises BrokenModelError for what can be told without the weights: an architecture that is not
     known, a tokenizer that cannot be loaded.
     """
+    load_tokenizer_alone(folder)
+
+
+def load_tokenizer_alone(folder: Path) -> Tokenizer:
+    """The folder's tokenizer, where no network is needed. Raises BrokenModelError."""
     config = _load_config(folder)
     with _explained(folder, "config.json"):
         vocab_size = int(config.get_text_config().vocab_size)
-    load_tokenizer(folder, vocab_size=vocab_size)
+    return load_tokenizer(folder, vocab_size=vocab_size)
 
 
 def _load_config(folder: Path) -> Any:

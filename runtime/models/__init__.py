@@ -12,7 +12,7 @@ from runtime.models.errors import (
     ModelNotFoundError,
     ModelUnavailableError,
 )
-from runtime.models.resolve import resolve_model
+from runtime.models.resolve import default_model_if_present, resolve_model
 from runtime.models.store import sgdsl_home
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "ModelError",
     "ModelNotFoundError",
     "ModelUnavailableError",
+    "default_model_if_present",
     "resolve_model",
     "sgdsl_home",
 ]

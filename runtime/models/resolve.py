@@ -65,13 +65,26 @@ def resolve_model(
     raise ModelNotFoundError(f"There is no model {str(name_or_path)!r}: {_KINDS}.")
 
 
+def default_model_if_present() -> Path | None:
+    """The default model's folder, or None when it would have to be fetched first."""
+    store = ModelStore(sgdsl_home() / "models")
+    if not store.is_complete(DEFAULT_MODEL.name, identity=_identity(DEFAULT_MODEL)):
+        return None
+    return store.folder(DEFAULT_MODEL.name)
+
+
+def _identity(model: PackagedModel) -> dict[str, Any]:
+    """What a converted model must have been made of to be used."""
+    identity: dict[str, Any] = json.loads(json.dumps(asdict(model)))
+    return {**identity, "conversion": CONVERSION_VERSION}
+
+
 def _packaged(
     model: PackagedModel, *, refresh: bool, verify: bool, progress: ProgressReport
 ) -> Path:
     root = sgdsl_home() / "models"
     store = ModelStore(root)
-    identity: dict[str, Any] = json.loads(json.dumps(asdict(model)))
-    identity["conversion"] = CONVERSION_VERSION
+    identity = _identity(model)
     if not refresh and store.is_complete(model.name, identity=identity, verify=verify):
         return store.folder(model.name)
 

@@ -5,8 +5,9 @@
   for anything). A snippet's lines are those of `program.py`.
 * `"path/to/model"` is a tiny random model. A section with a block marked `python model` needs the
   default model.
-* A command of `.venv/bin/sgdsl` is run. Other commands are other tests' work, or take long: what
-  they call must exist and must know the options that are shown.
+* A command of `.venv/bin/sgdsl` is run, and what stands below it is what it prints. Other commands
+  are other tests' work, or take long: what they call must exist and must know the options that are
+  shown.
 """
 
 from __future__ import annotations
@@ -80,15 +81,23 @@ def test_snippets_do_what_the_page_says(
             printed = None
 
 
-def commands() -> list[str]:
-    found = []
+def shown_commands() -> dict[str, str]:
+    """The commands, and what is shown of what they print."""
+    found: dict[str, str] = {}
     for each in SECTIONS:
         for block in each.blocks:
             if block.language == "console":
-                lines = [line for line in block.text.splitlines() if line.startswith("$ ")]
-                assert lines, f"{each.page.name}:{block.line}: a console block shows a command"
-                found += [line[2:].split("  #")[0].strip() for line in lines]
-    return list(dict.fromkeys(found))
+                first, *parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+                where = f"{each.page.name}:{block.line}"
+                assert parts and not first, f"{where}: a console block begins with a command"
+                for part in parts:
+                    command, _, printed = part.partition("\n")
+                    found[command.split("  #")[0].strip()] = printed
+    return found
+
+
+def commands() -> list[str]:
+    return list(shown_commands())
 
 
 SETTINGS = {"SGDSL_HOME", "PIP_EXTRA_INDEX_URL", "PYTHON", "ARGS"}
@@ -139,8 +148,12 @@ def options_of(*target: str) -> set[str]:
 def test_a_command_of_ours_runs(command: str, tiny_llama_path: Path) -> None:
     words = shlex.split(command.replace(PLACEHOLDER, str(tiny_llama_path)))
     program = Path(sys.executable).parent / Path(words[0]).name
-    done = subprocess.run([program, *words[1:]], cwd=ROOT, capture_output=True, check=True)
+    done = subprocess.run(
+        [program, *words[1:]], cwd=ROOT, capture_output=True, check=True, text=True
+    )
     assert done.stdout
+    shown = shown_commands()[command]
+    assert not shown or _OUTPUT.check_output(shown, done.stdout, _LENIENT), done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -29,7 +29,7 @@ class HashService(Service):
     def __init__(self, tokenizer: Tokenizer, *, num_pages: int, **options: Any) -> None:
         config = RuntimeConfig(**options)
         self.executor = HashExecutor(vocab_size=VOCAB_SIZE, num_slots=num_pages * config.page_size)
-        grammars = GrammarStore(tokenizer.vocabulary)
+        self.grammars = grammars = GrammarStore(tokenizer.vocabulary)
         self.engine = assemble(
             config,
             tokenizer=tokenizer,

@@ -9,6 +9,8 @@ from pydantic import BaseModel, field_validator
 
 import sgdsl as sgl
 from grammars import Constraint, EmptyLanguageError, Grammar, UnsupportedError
+from grammars.algebra import Algebra
+from grammars.expr import Expr
 from runtime import Runtime
 from runtime.errors import ContextLengthError
 from runtime.models import ModelNotFoundError
@@ -26,6 +28,13 @@ class Picky(BaseModel):
         raise ValueError(f"no word pleases: {word!r}")
 
 
+class Broken(Constraint):
+    """A user's own, with a fault."""
+
+    def lower(self, algebra: Algebra) -> Expr:
+        raise LookupError("nothing was looked up")
+
+
 @sgl.function
 def ask(s: ProgramState, kind: str) -> None:
     s += "the license"
@@ -39,9 +48,9 @@ def ask(s: ProgramState, kind: str) -> None:
         case "unsatisfiable":
             s += sgl.gen("x", json_schema={"type": "integer", "minimum": 3, "maximum": 2})
         case "unsupported":
-            s += sgl.gen(
-                "x", json_schema={"type": "array", "uniqueItems": True, "items": {"type": "string"}}
-            )
+            s += sgl.gen("x", json_schema={"type": "string", "format": "regex"})
+        case "own constraint":
+            s += sgl.gen("x", constraint=Broken())
         case "small budget":
             s += sgl.gen("x", 3, regex="[0-9]{20}")
         case "body":
@@ -63,7 +72,8 @@ CASES: dict[str, tuple[type[BaseException], str]] = {
     "long prompt": (ContextLengthError, f"may have {CONTEXT_LENGTH}"),
     "long select": (ContextLengthError, "shorten the prompt"),
     "unsatisfiable": (EmptyLanguageError, ""),
-    "unsupported": (UnsupportedError, "/uniqueItems"),
+    "unsupported": (UnsupportedError, "/format"),
+    "own constraint": (LookupError, "nothing was looked up"),
     "small budget": (UsageError, "takes 20"),
     "body": (ZeroDivisionError, "body"),
     "validator": (ValueError, "no word pleases"),

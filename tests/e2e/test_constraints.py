@@ -16,7 +16,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 import sgdsl as sgl
-from grammars import Compiler, Constraint, GrammarError, JsonSchema, Regex
+from grammars import (
+    Cfg,
+    Choices,
+    Compiler,
+    Concatenation,
+    Constraint,
+    GrammarError,
+    JsonSchema,
+    Regex,
+    Repetition,
+    TypeOf,
+    accepts,
+)
 from runtime import Runtime
 from runtime.tokenizer import Tokenizer
 from sgdsl import ProgramState, UsageError
@@ -113,3 +125,43 @@ def test_below_the_least_budget_a_row_is_refused_with_both_numbers(runtime: Runt
     assert isinstance(error.__cause__, UsageError)
     assert "allows 11 tokens" in str(error)
     assert "takes 12" in str(error)
+
+
+NESTED = """
+start: "(" start ")" | "x"
+"""
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "null"}}}
+SPACED = JsonSchema(SCHEMA, whitespace="single", property_order="any")
+ANY: dict[str, tuple[dict[str, Any], Constraint]] = {
+    "json_schema": ({"json_schema": SPACED}, SPACED),
+    "schema": ({"constraint": SPACED}, SPACED),
+    "choices": ({"constraint": Choices(["Rome", "Paris"])}, Choices(["Rome", "Paris"])),
+    "fenced": (
+        {"constraint": Concatenation("```\n", SPACED, "\n```")},
+        Concatenation("```\n", SPACED, "\n```"),
+    ),
+    "list": (
+        {"constraint": Repetition(Regex("[0-9]"), 2, 4, separator=", ")},
+        Repetition(Regex("[0-9]"), 2, 4, separator=", "),
+    ),
+    "grammar": ({"grammar": NESTED}, Cfg(NESTED)),
+}
+
+
+def test_any_constraint_and_any_grammar_hold_side_by_side(runtime: Runtime) -> None:
+    rows = [
+        {"kind": kind, "max_tokens": 40, "healing": healing}
+        for kind, _ in ANY.values()
+        for healing in (False, True)
+    ]
+    states = fill.run_batch(rows, backend=runtime, seed=3)
+    for state, constraint in zip(states, [c for _, c in ANY.values() for _ in "ab"], strict=True):
+        assert state.error() is None
+        assert accepts(constraint, state["out"])
+
+
+def test_a_value_is_read_in_the_text_of_a_constraint_that_has_one(runtime: Runtime) -> None:
+    kind = {"constraint": TypeOf(list[bool], whitespace="single")}
+    state = fill.run(kind=kind, max_tokens=30, healing=True, backend=runtime, seed=1)
+    assert isinstance(state["out"], list)
+    assert state.text() == "contributor: " + json.dumps(state["out"])

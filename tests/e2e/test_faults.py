@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import sgdsl as sgl
+from grammars.budget import Limits
 from runtime.batch import Batch
 from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest
 from runtime.tokenizer import Tokenizer
@@ -303,3 +304,23 @@ def test_a_service_that_nobody_refers_to_ends(tokenizer: Tokenizer) -> None:
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() == before
+
+
+@sgl.function
+def constrained(s: ProgramState, pattern: str) -> None:
+    s += "a" + sgl.gen("x", 12, regex=pattern)
+
+
+def test_a_mask_beyond_its_limits_fails_its_row_alone(make_service: MakeService) -> None:
+    service = make_service()
+    service.grammars._compiler._lazy_limits = Limits(2_000, 60.0, 1 << 30)
+    costly = "".join(f"(?:{chr(97 + n % 26)}b?)?" for n in range(1_000))
+    states = constrained.run_batch(
+        [{"pattern": "[ab]{4}"}, {"pattern": costly}, {"pattern": "[bc]{3}"}], backend=service
+    )
+    statuses = [state.outcome.status for state in states if state.outcome]
+    assert statuses == ["ok", "failed", "ok"]
+    assert isinstance(states[1].error(), ProgramError)
+    assert "max_steps" in str(states[1].error())
+    service.flush_cache()  # the engine's thread has come to its next step
+    service.check_idle()

@@ -6,12 +6,13 @@ import random
 import threading
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
-from grammars import Compiler, Matcher, Regex
-from grammars.batch import fill_bitmasks
+from grammars import CompileBudgetError, Compiler, Matcher, Regex, fill_bitmasks
 from grammars.masks import Mask
 from grammars.row_table import ALL_ROW, RowTable
+from grammars.trie import Int32
 from tests.grammars import strategies as sg
 from tests.grammars.vocabularies import allowed_tokens, small_vocabulary
 
@@ -59,6 +60,41 @@ def test_a_batch_is_filled_as_each_of_its_rows(
     rows = np.zeros((len(matchers), VOCABULARY.num_words), dtype=np.int32)
     fill_bitmasks(matchers, rows)
     assert [row.tolist() for row in rows] == one_by_one(matchers)
+
+
+class Costly(Matcher):
+    """Its mask costs more than a step may: at once, or when it is filled after all."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        super().__init__(OTHER.compile(Regex("[a-c]+")), max_tokens=9)
+        self._at_once = at_once
+
+    def whole_mask(self) -> Mask | None:
+        if self._at_once:
+            raise CompileBudgetError("too costly")
+        return None
+
+    def fill_bitmask(self, row: Int32) -> None:
+        row[0] = 5
+        raise CompileBudgetError("too costly")
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_row_whose_mask_costs_too_much_is_told_of_and_the_others_are_filled(
+    at_once: bool, place: int
+) -> None:
+    matchers: list[Matcher | None] = [Matcher(OTHER.compile(Regex("[a-c]+")), max_tokens=9), None]
+    expected = one_by_one(matchers)
+    expected.insert(place, [-1] * VOCABULARY.num_words)
+    matchers.insert(place, Costly(at_once=at_once))
+    rows = np.zeros((3, VOCABULARY.num_words), dtype=np.int32)
+    told: list[tuple[int, str]] = []
+    fill_bitmasks(matchers, rows, on_error=lambda index, error: told.append((index, str(error))))
+    assert told == [(place, "too costly")]
+    assert [row.tolist() for row in rows] == expected
+    with pytest.raises(CompileBudgetError):
+        fill_bitmasks(matchers, rows)
 
 
 def test_rows_that_are_no_block_of_memory_are_filled_too() -> None:

@@ -38,7 +38,7 @@ def test_a_constraint_is_compiled_once_and_compared_by_content() -> None:
 def test_a_failed_compile_fails_again_and_is_not_kept() -> None:
     compiler = Compiler(VOCABULARY)
     for _ in range(2):
-        with pytest.raises(UnsupportedError):
+        with pytest.raises(EmptyLanguageError):
             compiler.compile(JsonSchema({"not": {}}))
 
 
@@ -102,7 +102,7 @@ HOSTILE = [
 def test_a_pattern_made_to_hurt_compiles_soon_or_is_refused(pattern: str) -> None:
     started = time.monotonic()
     compiler = Compiler(VOCABULARY, max_steps=100_000, max_seconds=2.0)
-    with suppress(CompileBudgetError):
+    with suppress(CompileBudgetError, UnsupportedError):
         grammar = compiler.compile(Regex(pattern))
         walk(Matcher(grammar, max_tokens=grammar.min_tokens + 20), random.Random(0))
     assert time.monotonic() - started < 20

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings, strategies as st
 from grammars import Compiler, EmptyLanguageError, JsonSchema, Matcher, Regex, Vocabulary
 from grammars.algebra import Algebra
 from grammars.derive import has_string, walk as derive
-from grammars.mask_store import MaskCache
+from grammars.mask_store import BYTES_PER_ENTRY, MaskCache
 from grammars.masks import BandMask
 from grammars.regex import parse
 from grammars.regex_tree import span
@@ -196,7 +196,7 @@ def test_the_cache_keeps_what_was_used_last_within_its_bytes() -> None:
     row = np.zeros(1_000, dtype=np.int32)
     none = np.zeros(0, dtype=np.int32)
     masks = [BandMask(row=row.copy(), token_ids=none, costs=none) for _ in nodes]
-    cache = MaskCache(3 * masks[0].num_bytes)
+    cache = MaskCache(3 * (masks[0].num_bytes + BYTES_PER_ENTRY))
     for node, mask in zip(nodes[:3], masks, strict=False):
         cache.put(node, mask)
     assert cache.get(nodes[0]) is masks[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grammars import Compiler, Grammar, JsonSchema, Matcher, accepts, token_accepts
+from grammars import Compiler, Grammar, GrammarError, JsonSchema, Matcher, accepts, token_accepts
 from grammars.derive import walk
 from tests.grammars.vocabularies import (
     allowed_tokens,
@@ -52,6 +52,29 @@ SCHEMAS: dict[str, Any] = {
         "additionalProperties": False,
         "minProperties": 3,
         "maxProperties": 5,
+    },
+    "few strings": {
+        "type": "array",
+        "items": {"type": "string", "pattern": "^[ab]{1,2}$", "not": {"const": "a"}},
+        "uniqueItems": True,
+        "minItems": 4,
+    },
+    "few objects": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"a": {"type": "boolean"}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+        "uniqueItems": True,
+        "minItems": 2,
+    },
+    "few numbers": {
+        "type": "array",
+        "items": {"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.25},
+        "uniqueItems": True,
+        "minItems": 5,
     },
     "nested": {
         "type": "array",
@@ -189,3 +212,13 @@ def test_rollback_and_fork_remember_their_own_text() -> None:
     assert matcher.allows(ord("]"))
     other.accept_token(ord("2"))
     assert other.allows(ord("]"))
+
+
+def test_more_items_than_there_are_values_are_refused() -> None:
+    boolean = {"type": "boolean"}
+    closed = {"required": ["a"], "additionalProperties": False, "properties": {"a": boolean}}
+    for items in [boolean, {"type": "object", **closed}, {"type": "string", "pattern": "^[ab]$"}]:
+        with pytest.raises(GrammarError):
+            Compiler(VOCABULARY).compile(
+                JsonSchema({"type": "array", "items": items, "uniqueItems": True, "minItems": 3})
+            )

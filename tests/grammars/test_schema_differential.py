@@ -5,18 +5,13 @@ serialisation is accepted, and whatever can be written is valid.
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, reject, settings, strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import _WrappedReferencingError
 
 from grammars import EmptyLanguageError, GrammarError, JsonSchema, accepts
-from grammars.algebra import Algebra
-from grammars.derive import arms
 from tests.grammars.json_schemas import schemas, values
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grammars import Compiler, Matcher, Regex
+from grammars import Compiler, Matcher, Regex, fill_bitmasks
 from runtime.generation import Generation
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import UsageError
@@ -34,7 +34,8 @@ def feed(running: Generation, tokens: list[int]) -> Generation:
 
 def allowed(running: Generation, tokenizer: Tokenizer) -> set[int]:
     row = np.full(tokenizer.vocabulary.num_words, -1, dtype=np.int32)
-    running.fill_bitmask(row)
+    fill_bitmasks([running.matcher], row[np.newaxis])
+    running.narrow(row)
     bits = np.unpackbits(row.view(np.uint8), bitorder="little")[: len(tokenizer.token_bytes)]
     return set(np.flatnonzero(bits).tolist())
 

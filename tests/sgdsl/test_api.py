@@ -12,7 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 import sgdsl as sgl
-from grammars import JsonSchema, Regex, TypeOf
+from grammars import Cfg, Concatenation, Constraint, JsonSchema, Regex, TypeOf
+from grammars.algebra import Algebra
+from grammars.expr import Expr as Language
 from sgdsl.expressions import Expr
 from sgdsl.graph import Gen, Node, Sampling, Select, Text
 
@@ -23,6 +25,27 @@ class Person(BaseModel):
 
 class Colour(Enum):
     RED = "red"
+
+
+CHECK_BOX = JsonSchema({"type": "boolean"}, whitespace="flexible")
+FENCED = Concatenation("```json\n", JsonSchema(Person), "\n```")
+
+
+class Shouted(Constraint):
+    """A user's own, which has a value."""
+
+    def lower(self, algebra: Algebra) -> Language:
+        return algebra.literal(b"ho")
+
+    def parse(self, text: str) -> str:
+        return text.upper()
+
+
+SHOUTED = Shouted()
+
+
+class Unhashable(Shouted):
+    __hash__ = None  # type: ignore[assignment]
 
 
 def nodes(expr: Expr) -> list[Node]:
@@ -90,6 +113,11 @@ def test_gen_with_choices_is_a_select() -> None:
         (lambda: sgl.gen_int("x", 5), TypeOf(int), True),
         (lambda: sgl.gen_string("x", stop="\n"), None, False),
         (lambda: sgl.gen("x", type=str, stop="\n"), None, False),
+        (lambda: sgl.gen("x", json_schema=CHECK_BOX), CHECK_BOX, False),
+        (lambda: sgl.gen("x", grammar='start: "a"'), Cfg('start: "a"'), False),
+        (lambda: sgl.gen("x", constraint=CHECK_BOX), CHECK_BOX, False),
+        (lambda: sgl.gen("x", constraint=FENCED), FENCED, False),
+        (lambda: sgl.gen("x", constraint=SHOUTED), SHOUTED, True),
         (lambda: sgl.gen("x", min_tokens=2, ignore_eos=True, regex="a*"), Regex("a*"), False),
     ],
 )
@@ -122,6 +150,17 @@ def test_each_constraint_argument(
         (lambda: sgl.gen("x", json_schema=5), "json_schema=5 is not allowed"),
         (lambda: sgl.gen("x", json_schema="{"), "json_schema='{' is refused"),
         (lambda: sgl.gen("x", json_schema={1: 2}), "json_schema={1: 2} is refused"),
+        (lambda: sgl.gen("x", json_schema=Regex("a")), r"json_schema=Regex\(pattern='a'\) is not"),
+        (lambda: sgl.gen("x", json_schema=True, constraint=CHECK_BOX), "and constraint cannot"),
+        (lambda: sgl.gen("x", grammar="", regex="a"), "regex and grammar cannot be given together"),
+        (lambda: sgl.gen("x", choices=["a"], constraint=CHECK_BOX), "constraint and choices"),
+        (lambda: sgl.gen("x", constraint=CHECK_BOX, stop="a"), "stop and constraint cannot be"),
+        (lambda: sgl.gen("x", constraint="a+"), "a constraint of grammars, such as Regex"),  # type: ignore[arg-type]
+        (lambda: sgl.gen("x", constraint=Regex), "a constraint of grammars, such as"),  # type: ignore[arg-type]
+        (lambda: sgl.gen("x", constraint=Unhashable()), "has no hash"),
+        (lambda: sgl.gen("x", grammar=5), "grammar=5 is not allowed"),  # type: ignore[arg-type]
+        (lambda: sgl.gen("x", grammar="start: ("), r"grammar='start: \(' is refused: .*line 1"),
+        (lambda: sgl.gen("x", grammar="\n" * 500), r"grammar='[\\n]+ \.\.\. .* is refused"),
         (lambda: sgl.gen("x", n=2), "n=2 is not supported yet; call it n times"),
         (lambda: sgl.gen("x", stop_regex="a"), "stop_regex='a' is not supported yet"),
         (lambda: sgl.gen("x", top_logprobs_num=3), "top_logprobs_num=3 is not supported yet"),

@@ -11,7 +11,9 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 import sgdsl as sgl
+from grammars import Choices, Constraint, JsonSchema, Regex, Repetition, TypeOf
 from sgdsl import MockBackend, ProgramState, gen
+from sgdsl.backends.script import Request
 from tests.sgdsl.test_batch import statuses
 
 Check = Callable[[int], int]
@@ -250,6 +252,32 @@ def test_ctrl_c_in_a_validator_cancels_a_single_run() -> None:
     with pytest.raises(KeyboardInterrupt):
         body.run(backend=MockBackend(default="5"))
     assert statuses(states) == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ({"constraint": TypeOf(list[int], whitespace="single")}, "[1, 2]", [1, 2]),
+        ({"constraint": JsonSchema(True, whitespace="flexible")}, "[1]", "[1]"),
+        ({"json_schema": JsonSchema(True, whitespace="flexible")}, "[1]", "[1]"),
+        ({"constraint": Choices(["yes", "no"])}, "no", "no"),
+        ({"constraint": Repetition(Regex("[0-9]+"), separator=", ")}, "1, 2", "1, 2"),
+        ({"grammar": 'start: "a" start | "b"'}, "ab", "ab"),
+    ],
+)
+def test_the_variable_follows_from_the_constraint(
+    kind: dict[str, Any], text: str, value: object
+) -> None:
+    @sgl.function
+    def body(s: ProgramState) -> None:
+        s += gen("x", **kind)
+
+    def reply(request: Request) -> str:
+        assert isinstance(request.constraint, Constraint)
+        return text
+
+    state = body.run(backend=MockBackend(reply))
+    assert (state.text(), state["x"], state.error()) == (text, value, None)
 
 
 def test_models_are_values_too() -> None:
