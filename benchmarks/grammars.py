@@ -50,18 +50,20 @@ SLOW_MASK_S = 0.005
 
 
 def side_by_side(
-    cases: Sequence[Case], named: NamedVocabulary, engines: Sequence[str], seconds: float
+    cases: Sequence[Case], named: NamedVocabulary, args: argparse.Namespace, console: Console
 ) -> tuple[dict[str, list[Outcome]], dict[str, str]]:
     """What each engine made of the corpus, and why those that are missing are."""
     assert named.encode is not None
     encode = named.encode
     texts = [[encode(text) for text, _ in case.texts()] for case in cases]
     found, missing = {}, {}
-    for name in engines:
+    for name in [OURS, *args.engines]:
+        began = time.perf_counter()
         try:
-            found[name] = run_engine(name, cases, texts, named.file, seconds=seconds)
+            found[name] = run_engine(name, cases, texts, named.file, seconds=args.seconds)
         except EngineMissingError as error:
             missing[name] = str(error)
+        console.print(f"{name}: {time.perf_counter() - began:.0f} s")
     return found, missing
 
 
@@ -239,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.quick:
         cases = cases[::8]
     named = of_model(resolve_model(args.model))
-    outcomes, missing = side_by_side(cases, named, [OURS, *args.engines], args.seconds)
+    outcomes, missing = side_by_side(cases, named, args, console)
     figures = {name: summary_of(found) for name, found in outcomes.items()}
     sizes = [in_vocabulary(cases, each) for each in vocabularies_of(named, quick=args.quick)]
     report = {
