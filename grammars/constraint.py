@@ -140,10 +140,18 @@ class JsonSchema(Constraint):
         check_option("whitespace", whitespace, get_args(Whitespace))
         check_option("property_order", property_order, get_args(PropertyOrder))
         check_option("formats", formats, get_args(Formats))
+        if extra_properties is not None and not isinstance(extra_properties, bool):
+            raise GrammarError(
+                f"extra_properties={extra_properties!r} is unknown; give a bool or None"
+            )
         if isinstance(max_whitespace, bool) or not isinstance(max_whitespace, int):
             raise GrammarError(f"max_whitespace={max_whitespace!r} is no number; give an int")
         if max_whitespace < 0:
             raise GrammarError(f"max_whitespace={max_whitespace!r} is below 0; give 0 or more")
+        if resources is not None and not isinstance(resources, Mapping):
+            raise GrammarError(
+                f"resources={resources!r:.80} is no mapping; give schemas by their URI"
+            )
         others = tuple((uri, _schema_text(text)) for uri, text in (resources or {}).items())
         made = {
             "text": _schema_text(schema),

@@ -46,11 +46,11 @@ _DRAFTS = {
 }
 
 
-def dialect_of(document: JsonValue) -> Dialect:
-    """The dialect that a document names; raises UnsupportedError for an unknown one."""
-    if not isinstance(document, dict) or "$schema" not in document:
-        return UNNAMED
-    uri = document["$schema"]
+NEWEST = _DRAFTS["https://json-schema.org/draft/2020-12/schema"]
+
+
+def named_dialect(uri: JsonValue) -> Dialect | None:
+    """The dialect of this URI, None for an unknown one."""
     key = (
         str(uri)
         .rstrip("#")
@@ -58,7 +58,15 @@ def dialect_of(document: JsonValue) -> Dialect:
     )
     if key in ("http://json-schema.org/schema", "https://json-schema.org/schema"):
         return UNNAMED
-    found = _DRAFTS.get(key)
+    return _DRAFTS.get(key)
+
+
+def dialect_of(document: JsonValue) -> Dialect:
+    """The dialect that a document names; raises UnsupportedError for an unknown one."""
+    if not isinstance(document, dict) or "$schema" not in document:
+        return UNNAMED
+    uri = document["$schema"]
+    found = named_dialect(uri)
     if found is None:
         raise UnsupportedError(
             f"the schema has the dialect {uri!r:.80} at /$schema, which is not supported; "

@@ -13,7 +13,8 @@ from grammars.expr import Expr
 def few_texts(algebra: Algebra, node: Expr, most: int) -> list[bytes] | None:
     """All texts of `node`, when they are `most` at most; else None.
 
-    In depth, so that the search of a large language ends as soon as it has found too many.
+    In depth, so that the search of a large language ends as soon as it has found too many: every
+    start of a text that is still pending leads to one at least, and no two to the same.
     """
     found: list[bytes] = []
     pending: list[tuple[Expr, bytes]] = [(node, b"")]
@@ -23,7 +24,7 @@ def few_texts(algebra: Algebra, node: Expr, most: int) -> list[bytes] | None:
         steps += 1
         if here.nullable:
             found.append(text)
-        if len(found) > most or steps > 64 * most or len(text) > 16 * most:
+        if len(found) + len(pending) > most or steps > 64 * most or len(text) > 16 * most:
             return None
         for mask, rest in arms(algebra, here):
             if not (rest.plain or has_string(algebra, rest)):

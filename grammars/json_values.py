@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
-from grammars.errors import GrammarError
+from grammars.errors import GrammarError, UnsupportedError
 
 Number = int | Decimal
 
 JsonValue = Any
 """None, bool, int, Decimal, str, list or dict, as `parse_json` makes them."""
 
+MAX_DIGITS = 10_000
+"""Digits of a number before or after the point: arithmetic on more would take its time."""
+
 SEPARATORS = {"compact": (",", ":"), "single": (", ", ": ")}
 
 
 def parse_json(text: str) -> JsonValue:
-    """The value of a JSON text; raises GrammarError with the column where it is malformed."""
+    """The value of a JSON text; raises GrammarError with the column where it is malformed, and
+    UnsupportedError for a number of more than MAX_DIGITS digits.
+    """
     try:
-        return json.loads(text, parse_float=Decimal, parse_int=_exact_int, parse_constant=_refuse)
+        return json.loads(text, parse_float=_exact, parse_int=_exact_int, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise GrammarError(f"{text!r:.80} is not JSON: {error}", error.pos) from None
     except RecursionError:
@@ -36,19 +41,34 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _exact_int(digits: str) -> int | Decimal:
-    """An int of any size; beyond 4,000 digits Python refuses str to int, and Decimal does not."""
-    return int(digits) if len(digits) <= 4_000 else Decimal(digits)
+    """An int; of more than 4,000 digits, which Python refuses to make an int of, a Decimal."""
+    return int(digits) if len(digits) <= 4_000 else _exact(digits)
+
+
+def _exact(digits: str) -> Decimal:
+    """A Decimal of a size that one can compute with."""
+    try:
+        found = Decimal(digits)
+    except InvalidOperation:  # an exponent beyond what a Decimal has
+        found = Decimal("inf")
+    exponent = found.as_tuple().exponent
+    if not isinstance(exponent, int) or max(found.adjusted(), -exponent) > MAX_DIGITS:
+        raise UnsupportedError(
+            f"the number {digits:.40} has more than {MAX_DIGITS} digits before or after the "
+            "point; give fewer"
+        )
+    return found
 
 
 def number_spellings(value: Number, *, point_zero: bool = True) -> list[str]:
-    """The texts that are taken for a number: its digits, behind a whole one also ".0" (unless not
-    `point_zero`), and what Python writes for the float that equals it.
+    """The texts that are taken for a number: its digits, behind a whole one that is a float also
+    ".0" (unless not `point_zero`), and what Python writes for the float that equals it.
     """
     exact = Decimal(value)
     found: list[str] = []
     if exact.adjusted() < 60 and exact == exact.to_integral_value():
         found.append(f"{exact.to_integral_value():f}")
-        if point_zero:
+        if point_zero and float(exact) == exact:
             found.append(f"{found[0]}.0")
     else:
         found.append(number_text(exact))

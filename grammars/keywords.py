@@ -9,6 +9,8 @@ It must not know what a keyword asks for.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.json_values import JsonValue, Number, same
 
@@ -39,13 +41,11 @@ READ = ENFORCED | set(REFUSED)
 """A schema with none of these asks for nothing."""
 
 
-def refuse_unsupported(schema: dict[str, JsonValue], at: str, dialect_uri: JsonValue) -> None:
+def refuse_unsupported(schema: dict[str, JsonValue], at: str) -> None:
     """Raises UnsupportedError for a keyword that is not enforced."""
     for keyword, harmless in REFUSED.items():
         if keyword in schema and not same(schema[keyword], harmless):
             raise unsupported(f"{keyword!r}", f"{at}/{keyword}")
-    if "$schema" in schema and schema["$schema"] != dialect_uri:
-        raise unsupported(f"a part in another dialect ({schema['$schema']!r:.60})", f"{at}/$schema")
 
 
 def unsupported(what: str, pointer: str) -> UnsupportedError:
@@ -59,8 +59,9 @@ def unsupported(what: str, pointer: str) -> UnsupportedError:
 
 def malformed(value: JsonValue, pointer: str, allowed: str) -> GrammarError:
     """The refusal of a value that no schema may have there."""
+    shown = str(value) if isinstance(value, Decimal) else repr(value)
     return GrammarError(
-        f"the schema has {value!r:.60} at {pointer or '/'}; it must be {allowed}", pointer
+        f"the schema has {shown:.60} at {pointer or '/'}; it must be {allowed}", pointer
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from grammars.admission import Admission
+from grammars.json_values import is_text
 from grammars.keywords import unsupported
 from grammars.shape_algebra import intersect
 from grammars.shapes import (
@@ -92,7 +93,7 @@ class MemberTable:
         self.slots: tuple[Slot, ...] = tuple(
             Slot(name, self._choices_of(name, given.get(name, ANYTHING)), name not in declared)
             for name in literal
-            if self._admission.has(name, shape.names)
+            if is_text(name) and self._admission.has(name, shape.names)
         )
         self.missing = tuple(n for n in shape.required if n not in {s.name for s in self.slots})
         """Required names that no member may have."""

@@ -71,10 +71,6 @@ class Digits:
         """The same without bounds and excluded values."""
         return self if self._is_free else Digits(self.algebra, self.numbers.anywhere, self.ending)
 
-    @cached_property
-    def _is_whole(self) -> bool:
-        return self.numbers.scale == 0 and self.numbers.gaps is None
-
     def texts(self) -> Expr:
         """All of them; EMPTY when there is none."""
         zero = self.algebra.concat(self._digit(0), self._end(0))
@@ -183,7 +179,7 @@ class Digits:
     def _end(self, number: int) -> Expr:
         """What may follow the whole part when it is complete."""
         algebra = self.algebra
-        if self._is_whole:
+        if self.numbers.is_whole:
             return self.ending if self.numbers.has(number) else algebra.empty
         part = algebra.concat(algebra.literal(b"."), self.part(0, number))
         is_number = self.numbers.has(number * self.numbers.unit)

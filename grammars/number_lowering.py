@@ -17,7 +17,7 @@ from grammars.errors import UnsupportedError
 from grammars.expr import Expr
 from grammars.json_values import Number
 from grammars.number_digits import Digits
-from grammars.number_set import MAX_WRITTEN, Bounds, decade, number_set
+from grammars.number_set import MAX_WRITTEN, Bounds, NumberSet, decade, number_set
 from grammars.shapes import NumberShape
 
 MAX_DIGITS = 1_000
@@ -28,15 +28,18 @@ SMALL, LARGE = range(-323, -4), range(16, 309)
 and of those from 1e+16 on.
 """
 
+POINT_ZERO_BELOW = Fraction(10**15)
+"""A whole number below it is the same as a float, which is what readers take `.0` for."""
+
 LARGEST = Fraction(sys.float_info.max)
 
 
 def lower_number(algebra: Algebra, shape: NumberShape, *, point_zero: bool = True) -> Expr:
     """The texts of the numbers of `shape`; EMPTY when there is none.
 
-    * An integer is written without a fraction, or with `.0` behind it: JSON Schema calls 1.0 an
-      integer. Where `point_zero` is false, for readers who do not, it has no fraction, and 0 no
-      sign. It never has an exponent: whoever writes 2.5 would be led into 2.5e+16.
+    * An integer is written without a fraction, or with `.0` behind at most 15 digits: JSON Schema
+      calls 1.0 an integer. Where `point_zero` is false, for readers who do not, it has no fraction,
+      and 0 no sign. It never has an exponent: whoever writes 2.5 would be led into 2.5e+16.
     * A number of which nothing is asked has any exponent that leaves its float finite, behind one
       digit and a fraction.
     * A number within bounds, or other than some values, has an exponent as `json.dumps` writes it,
@@ -100,13 +103,25 @@ class _Numbers:
 
     def plain(self, bounds: Bounds, excluded: tuple[Fraction, ...]) -> Expr:
         """Those without an exponent."""
-        numbers = number_set(
+        numbers = self.numbers(bounds, excluded)
+        if not numbers.is_whole or not self.signed_zero:
+            return Digits(self.algebra, numbers, self.ending).texts()
+        texts = [Digits(self.algebra, numbers, self.algebra.epsilon).texts()]
+        if bounds.low < POINT_ZERO_BELOW:
+            few = bounds
+            if bounds.high is None or bounds.high >= POINT_ZERO_BELOW:
+                few = replace(bounds, high=POINT_ZERO_BELOW, high_open=True)
+            texts.append(Digits(self.algebra, self.numbers(few, excluded), self.ending).texts())
+        return self.algebra.union(texts)
+
+    def numbers(self, bounds: Bounds, excluded: tuple[Fraction, ...]) -> NumberSet:
+        """The magnitudes within bounds."""
+        return number_set(
             bounds,
             multiples=self.multiples,
             non_multiples=self.non_multiples,
             excluded=[number for number in excluded if number in bounds],
         )
-        return Digits(self.algebra, numbers, self.ending).texts()
 
     # -- exponents -----------------------------------------------------------------------------
 

@@ -72,6 +72,11 @@ class NumberSet:
         return lcm(*(modulus for modulus, _ in self.terms))
 
     @cached_property
+    def is_whole(self) -> bool:
+        """Whether nothing in it has a fraction."""
+        return self.scale == 0 and self.gaps is None
+
+    @cached_property
     def is_plain(self) -> bool:
         """Whether the terms ask nothing: every mark counts."""
         return self.terms == ((1, 1),)

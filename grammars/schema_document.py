@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urldefrag, urljoin
 
-from grammars.dialect import Dialect, dialect_of
+from grammars.dialect import NEWEST, UNNAMED, Dialect, dialect_of, named_dialect
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.json_values import JsonValue
 
@@ -53,6 +53,15 @@ class SchemaDocument:
         """Whether it matters through which resources a schema is reached."""
         return bool(self._dynamic or self._recursive)
 
+    def is_foreign(self, schema: dict[str, JsonValue]) -> bool:
+        """Whether a part of the document, or another one, says that it is of another dialect."""
+        if "$schema" not in schema:
+            return False
+        named = named_dialect(schema["$schema"])
+        return named is None or (
+            named != self.dialect and not (self.dialect == UNNAMED and named == NEWEST)
+        )
+
     def base_inside(self, schema: JsonValue, base: str) -> str:
         """The base of references in a schema that stands in `base`: its own `$id`, if any."""
         keyword = self.dialect.id_keyword
@@ -60,7 +69,7 @@ class SchemaDocument:
             return base
         if self.dialect.lone_refs and "$ref" in schema:
             return base
-        return urldefrag(_join(base, schema[keyword])).url or base
+        return _resolved(base, schema[keyword])[0] or base
 
     def _index(self, top: Place) -> None:
         """Notes the resources and anchors of one document, each where keywords have schemas."""
@@ -99,7 +108,7 @@ class SchemaDocument:
 
     def resolve(self, reference: str, base: str, at: str) -> Place:
         """The schema that `$ref` names; raises GrammarError or UnsupportedError at `at`."""
-        uri, fragment = urldefrag(_join(base, reference))
+        uri, fragment = _resolved(base, reference)
         resource = self._resource(uri, reference, at)
         if not fragment:
             return resource
@@ -171,9 +180,16 @@ def escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _join(base: str, reference: str) -> str:
-    """A reference relative to a base; of a URN, which has no path, a fragment alone."""
-    return base + reference if reference.startswith("#") else urljoin(base, reference)
+def _resolved(base: str, reference: str) -> tuple[str, str]:
+    """A reference relative to a base, and its fragment. A URN has no path: a fragment alone is put
+    behind it. What is no URI leads to nothing that was given.
+    """
+    try:
+        whole = base + reference if reference.startswith("#") else urljoin(base, reference)
+        uri, fragment = urldefrag(whole)
+    except ValueError:
+        return reference, ""
+    return uri, fragment
 
 
 def _subschemas(here: Place) -> Iterator[tuple[JsonValue, str]]:

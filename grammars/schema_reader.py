@@ -87,7 +87,6 @@ class SchemaReader:
         resources: Mapping[str, JsonValue],
     ) -> None:
         self._document = SchemaDocument(document, resources)
-        self._dialect_uri = document.get("$schema") if isinstance(document, dict) else None
         self._budget = budget
         self._admits = admits
         self._is_void = is_void
@@ -162,7 +161,10 @@ class SchemaReader:
             if isinstance(schema, bool):
                 return EVERYTHING if schema != spot.negated else ()
             with self._inside(key):
-                keywords.refuse_unsupported(schema, spot.place, self._dialect_uri)
+                keywords.refuse_unsupported(schema, spot.place)
+                if self._document.is_foreign(schema):
+                    what = f"a part in another dialect ({schema['$schema']!r:.60})"
+                    raise unsupported(what, f"{spot.place}/$schema")
                 read = self._refuted(spot) if spot.negated else self._asked(spot, track)
             self._read[key] = read
         return self._read[key]
@@ -273,7 +275,7 @@ class SchemaReader:
         names = schema["type"]
         names = [names] if isinstance(names, str) else names
         known = [*EVERY_TYPE, "integer"]
-        if not isinstance(names, list) or not all(name in known for name in names):
+        if not isinstance(names, list) or not names or not all(name in known for name in names):
             raise malformed(schema["type"], at, f"one or a list of {sorted(known)}")
         if "number" in names:
             names = [name for name in names if name != "integer"]

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from grammars import regex
 from grammars.algebra import Algebra
-from grammars.charset import ANY, Encoder, json_text, utf8
+from grammars.charset import ANY, Encoder, ascii_json_text, json_text, utf8
 from grammars.derive import has_string, matches
 from grammars.errors import GrammarError
 from grammars.expr import Expr
@@ -71,10 +71,14 @@ class Strings:
         return body if has_string(algebra, body) else algebra.empty
 
     def words(self, texts: tuple[str, ...]) -> Expr:
-        """Any of the given strings: as it is, and with all that is not ASCII escaped."""
+        """Any of the given strings: with all that is not ASCII escaped, and (unless nothing else is
+        written) as it is.
+        """
+        written = [text for text in texts if is_text(text)]
         if self._encode is utf8:
-            return self._algebra.words(text.encode() for text in texts if is_text(text))
-        return self._algebra.words(body for text in texts for body in _bodies(text))
+            return self._algebra.words(text.encode() for text in written)
+        ways = (True,) if self._encode is ascii_json_text else (False, True)
+        return self._algebra.words(_body(text, ascii_only=a) for text in written for a in ways)
 
     def spelled(self, texts: tuple[str, ...]) -> Expr:
         """Any of the given strings, in every way that the encoding has: each character by itself
@@ -130,12 +134,9 @@ _ONE_SPELLING = re.compile(r"[ !#-.0-\[\]-~]*")
 """Printable ASCII without the quote, the solidus and the backslash."""
 
 
-def _bodies(text: str) -> set[bytes]:
-    """A string between its quotes: as it is, and with all that is not ASCII escaped."""
-    if not is_text(text):
-        return set()
-    written = (json.dumps(text, ensure_ascii=ascii_only) for ascii_only in (False, True))
-    return {body[1:-1].encode() for body in written}
+def _body(text: str, *, ascii_only: bool) -> bytes:
+    """A string between its quotes."""
+    return json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode()
 
 
 def _is_within(tree: Tree, low: int, high: int | None) -> bool:

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import sgdsl as sgl
-from grammars import formats, schema_reader
+from grammars import formats, keywords
 from grammars.compiler import Compiler
+from grammars.constraint import JsonSchema
 from runtime.config import RuntimeConfig
 from runtime.models.catalog import DEFAULT_MODEL
 from sgdsl.arguments import RUN_ARGUMENTS
@@ -100,11 +101,21 @@ def test_the_options_of_the_runtime_and_their_defaults_are_in_the_reference() ->
 def test_every_keyword_is_said_to_be_enforced_or_refused() -> None:
     prose = "\n".join(section("constraints.md", "JSON Schema").prose)
     enforced, refused = re.findall(r"\*\*(?:Enforced|Refused)[:,]\*\*(.*?)\.\s", prose, re.DOTALL)
-    assert set(re.findall(r"`([$\w]+)`", enforced)) == set(schema_reader._ENFORCED.split())
-    assert set(re.findall(r"`([$\w]+)`", refused)) == set(schema_reader._REFUSED.split())
+    assert set(re.findall(r"`([$\w]+)`", enforced)) == set(keywords.ENFORCED)
+    assert set(re.findall(r"`([$\w]+)`", refused)) == set(keywords.REFUSED)
     known = re.search(r"\*\*Formats:\*\*(.*?)\.", prose, re.DOTALL)
     assert known is not None
     assert set(re.findall(r"`([\w-]+)`", known[1])) == set(formats.FORMATS)
+
+
+def test_the_options_of_json_schema_and_their_defaults_are_in_the_page() -> None:
+    documented = {
+        name: cells[0] for name, cells in rows_of("constraints.md", "JSON Schema").items()
+    }
+    options = list(inspect.signature(JsonSchema).parameters.values())[1:]
+    assert documented == {
+        option.name: "`" + repr(option.default).replace("'", '"') + "`" for option in options
+    }
 
 
 def test_the_limits_of_a_compile_are_the_defaults() -> None:

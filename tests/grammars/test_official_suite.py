@@ -1,76 +1,76 @@
-"""The official JSON Schema suite, draft 2020-12: a schema is refused, or nothing wrong is accepted.
-
-What is valid and not accepted is so by a documented choice of what we write; such cases are listed
-by the reason in `NARROWER`.
-"""
+"""The official JSON Schema suite, draft 2020-12: every case is right, or its schema is refused."""
 
 from __future__ import annotations
 
-import json
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from grammars import EmptyLanguageError, JsonSchema, UnsupportedError, accepts
+from tests.grammars.official_suite import (
+    ABSENT,
+    FILES,
+    FORMAT_FILES,
+    PAGE,
+    Outcome,
+    cases_of,
+    keywords_page,
+    outcome,
+    outcomes,
+    remotes,
+    with_remotes,
+)
 
-SUITE = Path(__file__).parents[3] / "shared" / "data" / "json-schema-test-suite"
-FILES = sorted(SUITE.glob("tests/draft2020-12/*.json"))
+NARROWER = {"date-time", "duration", "hostname", "time"}
+"""Formats of which some values are not written: see `grammars.formats`."""
 
-NARROWER = {
-    "undeclared members are not written beside declared ones": {
-        "an additional valid property is valid",
-        "additional properties are allowed",
-        "allOf",
-        "valid",
-        "both anyOf valid (complex)",
-        "doesn't invalidate other properties",
-        "no validation: invalid number, but it still validates",
-    },
-    "a number has one spelling in a constant, and an integer no fraction": {
-        "float zero is valid",
-        "float one is valid",
-        "float is valid",
-        "integer -2 is valid",
-        "[0.0] is valid",
-        "[1.0] is valid",
-        "a float with zero fractional part is an integer",
-    },
-    "a constant's members have one order": {
-        "same object with different property order is valid",
-    },
-    "formats are enforced": {
-        f"invalid {name} string is only an annotation by default"
-        for name in ("email", "ipv4", "date", "date-time", "time", "uuid")
-    },
-}
+REFUSED_FORMATS = {"ecmascript-regex", "idn-email", "idn-hostname", "regex"}
+
+pytestmark = pytest.mark.skipif(not FILES, reason=ABSENT)
 
 
-def test_the_suite_is_there() -> None:
-    if not FILES:
-        pytest.skip("the official suite is not beside the repository")
+@cache
+def alone(path: Path) -> list[Outcome]:
+    return outcomes(path)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_nothing_wrong_is_accepted(path: Path) -> None:
-    known = set().union(*NARROWER.values())
-    for group in json.loads(path.read_text(encoding="utf-8")):
-        for test in group["tests"]:
-            found = verdict(group["schema"], test["data"])
-            if found is None or found == test["valid"]:
-                continue
-            where = (group["description"], test["description"])
-            assert not found, f"wrongly accepted: {where}"
-            assert test["description"] in known, f"wrongly rejected: {where}"
+def test_a_case_is_right_or_its_schema_is_refused(path: Path) -> None:
+    assert [found.case for found in alone(path) if found.is_wrong] == []
 
 
-def verdict(schema: Any, value: Any) -> bool | None:
-    """Whether `value` is accepted, compactly written; None when the schema is refused."""
-    try:
-        constraint = JsonSchema(json.dumps(schema))
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return accepts(constraint, text)
-    except EmptyLanguageError:
-        return False
-    except UnsupportedError:
-        return None
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_with_remotes_no_schema_is_refused_for_a_reference(path: Path) -> None:
+    found = with_remotes(alone(path), remotes())
+    assert [each.case for each in found if each.is_wrong] == []
+    assert [each.refusal for each in found if "resources=" in each.refusal] == []
+
+
+def test_nearly_all_cases_are_right() -> None:
+    found = [each for path in FILES for each in alone(path)]
+    assert len(found) == 1_299
+    assert sum(each.is_right for each in found) >= 1_244
+    resources = remotes()
+    assert sum(each.is_right for each in with_remotes(found, resources)) >= 1_292
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_in_the_declared_order_nothing_wrong_is_accepted(path: Path) -> None:
+    found = [outcome(case, property_order="declared") for case in cases_of(path)]
+    assert [each.case for each in found if each.is_wrong and each.is_accepted] == []
+
+
+@pytest.mark.parametrize("path", FORMAT_FILES, ids=lambda path: path.stem)
+def test_a_format_that_is_enforced_takes_nothing_else(path: Path) -> None:
+    found = alone(path)
+    wrong = [each for each in found if each.is_wrong]
+    assert [each.case for each in wrong if each.is_accepted] == []
+    assert bool(wrong) == (path.stem in NARROWER)
+    assert any(each.refusal for each in found) == (path.stem in REFUSED_FORMATS)
+
+
+def test_the_page_of_keywords_is_what_the_suite_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == keywords_page(), (
+        "run `python -m tests.grammars.official_suite`"
+    )

@@ -1,4 +1,8 @@
-"""JSON Schema against `jsonschema`, both ways; keyword by keyword; what is refused, and where."""
+"""JSON Schema against `jsonschema`, both ways; keyword by keyword; what is refused, and where.
+
+Random schemas of every keyword are in `test_schema_differential`, how values are written in
+`test_schema_layout`, older drafts and references in `test_drafts`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from hypothesis import assume, example, given, settings, strategies as st
 from grammars import EmptyLanguageError, GrammarError, JsonSchema, UnsupportedError, accepts
 from grammars.json_values import dump, parse_json
 from tests.grammars import strategies as sg
+from tests.grammars.judge import is_valid
 
 
 def written(value: Any, whitespace: str = "compact") -> str:
@@ -38,13 +43,12 @@ def as_we_write(schema: Any, value: Any) -> bool:
 @example({"type": "object", "required": ["a"]}, [{"a": 1}, {}])
 @settings(max_examples=300, deadline=None)
 def test_what_is_accepted_is_valid(schema: Any, values: list[Any]) -> None:
-    judge = jsonschema.Draft202012Validator(schema)
     try:
         accepted = [value for value in values if allows(schema, value)]
     except GrammarError:
         return
     for value in accepted:
-        judge.validate(value)
+        assert is_valid(schema, written(value))
 
 
 @given(sg.flat, st.lists(sg.json_values, min_size=1, max_size=12))
@@ -120,21 +124,22 @@ def test_bounds_are_exact_at_any_size(
             and ("exclusiveMinimum" not in limits or probe > limits["exclusiveMinimum"])
             and ("exclusiveMaximum" not in limits or probe < limits["exclusiveMaximum"])
         )
-        whole = "." not in text
+        whole, _, part = text.partition(".")
+        is_whole = part in ("", "0") and not (part and len(whole.lstrip("-")) > 15)
         try:
             found = accepts(JsonSchema(schema), text)
             if name == "number":
-                padded = text + ("0" if not whole else ".00")
+                padded = text + ("0" if part else ".00")
                 assert accepts(JsonSchema(schema), padded) == inside
         except EmptyLanguageError:
             found = False
-        assert found == (inside and (name == "number" or whole))
+        assert found == (inside and (name == "number" or is_whole))
 
 
 @pytest.mark.parametrize(
     ("schema", "yes", "no"),
     [
-        ({"type": "integer"}, ["0", "-7", "12"], ["-0", "01", "1.0", "+1", "1e3", ""]),
+        ({"type": "integer"}, ["0", "-7", "12", "-0", "3.0"], ["01", "1.00", "+1", "1e3", ""]),
         (
             {"type": "number"},
             ["0", "-0", "1.50", "2e10", "1.5E-7"],
@@ -200,6 +205,87 @@ def test_bounds_are_exact_at_any_size(
             ["4"],
         ),
         ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, ["1", '"a"'], ["null"]),
+        ({"type": "integer", "multipleOf": 3}, ["0", "-9", "12.0"], ["1", "10", "1.5"]),
+        ({"type": "number", "multipleOf": 0.01}, ["4.35", "1.10", "7"], ["4.355"]),
+        ({"not": {"type": ["string", "null"]}}, ["1", "[]", "true"], ['"a"', "null"]),
+        ({"type": "integer", "not": {"minimum": 3}}, ["2", "-7"], ["3", "4"]),
+        ({"type": "string", "not": {"pattern": "^a|b$"}}, ['"ba"', '""'], ['"ab"', '"\\u0061"']),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, ["2", "3.5", '"a"'], ["3", "2.5"]),
+        (
+            {"if": {"type": "integer"}, "then": {"minimum": 3}, "else": {"type": "null"}},
+            ["3", "null"],
+            ["2", "true", "3.5"],
+        ),
+        (
+            {"type": "array", "contains": {"type": "null"}, "minContains": 2, "maxContains": 2},
+            ["[null,null]", "[1,null,[],null]"],
+            ["[]", "[null]", "[null,null,null]"],
+        ),
+        (
+            {"items": {"enum": [1, 2, "a"]}, "uniqueItems": True},
+            ["[]", '[2,"a",1]', "null"],
+            ["[1,1]", "[1,1.0]", '["a",1,"a"]'],
+        ),
+        (
+            {"prefixItems": [{"type": "null"}], "unevaluatedItems": {"type": "integer"}},
+            ["[null,1,2]"],
+            ["[null,null]"],
+        ),
+        (
+            {
+                "type": "object",
+                "patternProperties": {"^x": {"type": "integer"}, "y$": {"minimum": 2}},
+            },
+            ['{"x":1,"y":2,"a":null}', '{"xy":2}'],
+            ['{"x":null}', '{"y":1}', '{"xy":1}', '{"\\u0078":null}'],
+        ),
+        (
+            {"type": "object", "propertyNames": {"maxLength": 2}},
+            ['{"ab":1}', '{"\\n\\u00e9":1}'],
+            ['{"abc":1}'],
+        ),
+        (
+            {"type": "object", "minProperties": 1, "maxProperties": 2},
+            ['{"a":1}', '{"a":1,"b":2}'],
+            ["{}", '{"a":1,"b":2,"c":3}'],
+        ),
+        (
+            {"properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["b"]}},
+            ["{}", '{"b":1}', '{"a":1,"b":2}', "3"],
+            ['{"a":1}'],
+        ),
+        (
+            {
+                "properties": {"a": {}, "b": {}},
+                "dependentSchemas": {"a": {"properties": {"b": {"type": "null"}}}},
+            },
+            ['{"b":1}', '{"a":1}', '{"a":1,"b":null}'],
+            ['{"a":1,"b":1}'],
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"type": "null"}},
+                "anyOf": [{"properties": {"b": {"type": "null"}}}, {"required": ["a"]}],
+                "unevaluatedProperties": False,
+            },
+            ["{}", '{"a":null,"b":null}', '{"b":null}'],
+            ['{"c":null}', '{"a":null,"c":null}'],
+        ),
+        (
+            {
+                "$ref": "#/$defs/node",
+                "$defs": {
+                    "node": {
+                        "type": "object",
+                        "properties": {"next": {"$ref": "#/$defs/node"}, "v": {"type": "null"}},
+                        "additionalProperties": False,
+                    }
+                },
+            },
+            ["{}", '{"next":{"next":{"next":{}},"v":null}}'],
+            ['{"next":null}', '{"next":{"w":1}}'],
+        ),
         ({"title": "anything", "default": 3, "x-more": {"not": {}}}, ["1", "[{}]"], ["", "nul"]),
         (True, ["1", '"\\u00e9"', "[[[[[[]]]]]]"], ["", "tru"]),
     ],
@@ -210,27 +296,44 @@ def test_keywords(schema: Any, yes: list[str], no: list[str]) -> None:
     assert [text for text in no if accepts(constraint, text)] == []
 
 
+NESTED: dict[str, Any] = {}
+for _ in range(200):
+    NESTED = {"not": NESTED, "type": "null"}
+
 REFUSED: list[tuple[Any, str]] = [
-    ({"not": {}}, "/not"),
-    ({"properties": {"a/b~": {"multipleOf": 2}}}, "/properties/a~1b~0/multipleOf"),
-    ({"items": {"uniqueItems": True}}, "/items/uniqueItems"),
-    ({"anyOf": [True, {"if": True}]}, "/anyOf/1/if"),
-    ({"$defs": {"a": {"contains": {}}}, "$ref": "#/$defs/a"}, "/$defs/a/contains"),
-    ({"patternProperties": {"a": {}}}, "/patternProperties"),
-    ({"dependentRequired": {"a": ["b"]}}, "/dependentRequired"),
-    ({"unevaluatedProperties": False}, "/unevaluatedProperties"),
-    ({"minProperties": 1}, "/minProperties"),
-    ({"type": "string", "format": "uri"}, "/format"),
     ({"type": "string", "nullable": True}, "/nullable"),
+    ({"items": {"divisibleBy": 2}}, "/items/divisibleBy"),
+    ({"anyOf": [True, {"disallow": "null"}]}, "/anyOf/1/disallow"),
+    ({"properties": {"a/b~": {"extends": {}}}}, "/properties/a~1b~0/extends"),
+    ({"type": "string", "format": "idn-hostname"}, "/format"),
     ({"$ref": "https://example.com/x"}, "/$ref"),
-    ({"items": [{}]}, "/items"),
-    ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, "/oneOf"),
-    ({"type": "string", "pattern": r"a\b"}, "/pattern"),
+    ({"$ref": "http://[no-uri"}, "/$ref"),
+    ({"type": "string", "pattern": r"(a)\1"}, "/pattern"),
+    ({"patternProperties": {r"(a)\1": {}}}, r"/patternProperties/(a)\1"),
+    ({"not": {"uniqueItems": True}}, "/not/uniqueItems"),
+    ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema"),
+    ({"$schema": "https://example.com/meta"}, "/$schema"),
     (
-        {"$defs": {"n": {"properties": {"next": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"},
-        "/$defs/n/properties/next",
+        {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#", "type": []}}},
+        "/properties/a/$schema",
     ),
-    ({"$schema": "http://json-schema.org/draft-04/schema#"}, "/$schema"),
+    (
+        {
+            "not": {
+                "anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}],
+                "unevaluatedProperties": False,
+            }
+        },
+        "/not/unevaluatedProperties",
+    ),
+    (
+        {
+            "anyOf": [{"properties": {f"p{n}": {}}} for n in range(7)],
+            "unevaluatedProperties": False,
+        },
+        "/anyOf",
+    ),
+    (NESTED, "/not" * 96),
 ]
 
 
@@ -246,6 +349,8 @@ def test_what_is_not_supported_is_refused_with_its_pointer(schema: Any, pointer:
     ("schema", "pointer"),
     [
         ({"type": "text"}, "/type"),
+        ({"type": []}, "/type"),
+        ({"type": [1]}, "/type"),
         ({"minimum": "3"}, "/minimum"),
         ({"maxLength": -1}, "/maxLength"),
         ({"minItems": 1.5}, "/minItems"),
@@ -253,7 +358,45 @@ def test_what_is_not_supported_is_refused_with_its_pointer(schema: Any, pointer:
         ({"required": "a"}, "/required"),
         ({"properties": {"a": 3}}, "/properties/a"),
         ({"enum": 3}, "/enum"),
+        ({"not": {"enum": {}}}, "/not/enum"),
         ({"anyOf": []}, "/anyOf"),
+        ({"oneOf": {}}, "/oneOf"),
+        ({"allOf": [{}, 3]}, "/allOf/1"),
+        ({"not": 3}, "/not"),
+        ({"if": 3, "then": {}}, "/if"),
+        ({"if": {}, "then": 3}, "/then"),
+        ({"if": {}, "else": []}, "/else"),
+        ({"minimum": True}, "/minimum"),
+        ({"exclusiveMaximum": "1"}, "/exclusiveMaximum"),
+        ({"multipleOf": 0}, "/multipleOf"),
+        ({"multipleOf": -1.5}, "/multipleOf"),
+        ({"minLength": 1, "maxLength": "x"}, "/maxLength"),
+        ({"format": 3}, "/format"),
+        ({"items": 3}, "/items"),
+        ({"prefixItems": {}}, "/prefixItems"),
+        ({"prefixItems": [{}, None]}, "/prefixItems/1"),
+        ({"prefixItems": [{}], "items": [{}]}, "/items"),
+        ({"$schema": "https://json-schema.org/draft/2020-12/schema", "items": [{}]}, "/items"),
+        ({"contains": 1}, "/contains"),
+        ({"contains": {}, "minContains": "1"}, "/minContains"),
+        ({"contains": {}, "maxContains": 0.5}, "/maxContains"),
+        ({"uniqueItems": 1}, "/uniqueItems"),
+        ({"properties": []}, "/properties"),
+        ({"patternProperties": {"a": 3}}, "/patternProperties/a"),
+        ({"patternProperties": {"(": {}}}, "/patternProperties/("),
+        ({"additionalProperties": "no"}, "/additionalProperties"),
+        ({"propertyNames": 0}, "/propertyNames"),
+        ({"required": [1]}, "/required"),
+        ({"minProperties": None}, "/minProperties"),
+        ({"dependentRequired": {"a": {}}}, "/dependentRequired/a"),
+        ({"dependentSchemas": {"a": []}}, "/dependentSchemas/a"),
+        ({"dependencies": {"a/b": 3}}, "/dependencies/a~1b"),
+        ({"unevaluatedItems": 3}, "/unevaluatedItems"),
+        ({"unevaluatedProperties": 3}, "/unevaluatedProperties"),
+        ({"$ref": 3}, "/$ref"),
+        ({"$dynamicRef": {}}, "/$dynamicRef"),
+        ({"$ref": "#nowhere"}, "/$ref"),
+        ({"$ref": "#/enum/0", "enum": [3]}, "/enum/0"),
         ({"$ref": "#/$defs/none"}, "/$ref"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "/$defs/a"),
         ({"$ref": "#"}, ""),
@@ -311,7 +454,26 @@ def test_a_format_that_only_a_type_has_is_an_annotation() -> None:
             {"type": "object", "required": ["a"], "additionalProperties": False},
             "/additionalProperties",
         ),
-        ({"type": "array", "items": False, "minItems": 1}, ""),
+        ({"type": "array", "items": False, "minItems": 1}, "/items"),
+        ({"type": "array", "minItems": 2, "maxItems": 1}, ""),
+        ({"type": "array", "contains": {"type": "null"}, "items": {"type": "integer"}}, ""),
+        ({"type": "object", "minProperties": 1, "propertyNames": False}, ""),
+        ({"type": "integer", "multipleOf": 5, "minimum": 1, "maximum": 4}, ""),
+        ({"not": {}}, ""),
+        ({"type": "null", "if": True, "then": False}, ""),
+        (
+            {
+                "$ref": "#/$defs/a",
+                "$defs": {
+                    "a": {
+                        "type": "object",
+                        "required": ["a"],
+                        "properties": {"a": {"$ref": "#/$defs/a"}},
+                    }
+                },
+            },
+            "/$defs/a/properties/a",
+        ),
         (
             {
                 "type": "object",
@@ -359,9 +521,31 @@ def test_thirty_optional_members_stay_small() -> None:
     assert not allows(schema, {"p17": None, "p3": None})
 
 
-def test_a_value_that_nothing_is_said_about_nests_six_levels() -> None:
-    assert allows(True, [[[[[[{}]]]]]])
-    assert not allows(True, [[[[[[[{}]]]]]]])
+def test_a_value_that_nothing_is_said_about_nests_as_deep_as_it_likes() -> None:
+    assert accepts(JsonSchema(True), "[" * 200 + "{}" + "]" * 200)
+
+
+@pytest.mark.parametrize("text", ["1e1000000000", "1e-1000000000", "9" * 20_000, "1e" + "9" * 30])
+@pytest.mark.parametrize("keyword", ["minimum", "multipleOf", "const", "minLength"])
+def test_a_number_too_long_to_compute_with_is_refused_at_once(keyword: str, text: str) -> None:
+    with pytest.raises(UnsupportedError, match="more than 10000 digits"):
+        JsonSchema(f'{{"{keyword}": {text}}}')
+
+
+def test_a_count_is_whole_and_of_a_size_that_one_can_count_to() -> None:
+    assert accepts(JsonSchema('{"type": "array", "maxItems": 3.0}'), "[1,2,3]")
+    for text in ("1.5", "-1"):
+        with pytest.raises(GrammarError, match=f"has {text} at /minLength"):
+            accepts(JsonSchema(f'{{"minLength": {text}}}'), "1")
+    with pytest.raises(UnsupportedError, match="at /maxLength"):
+        accepts(JsonSchema('{"maxLength": 1e400}'), "1")
+
+
+def test_a_name_that_no_text_has_is_never_written() -> None:
+    schema = {"type": "object", "properties": {"\ud800": {}}, "minProperties": 1}
+    assert accepts(JsonSchema(schema, property_order="any"), '{"a":1}')
+    with pytest.raises(EmptyLanguageError):
+        accepts(JsonSchema({"type": "object", "required": ["\ud800"]}), "{}")
 
 
 def test_parse_gives_the_value() -> None:
