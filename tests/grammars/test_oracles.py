@@ -63,10 +63,12 @@ def _composed(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 patterns = st.recursive(_atoms, _composed, max_leaves=6)
+flat_patterns = _composed(_atoms)
+"""Without a repetition inside of another: there interegular may take minutes."""
 texts = st.text(alphabet="abcx1é", max_size=7)
 
 
-@given(patterns, st.lists(texts, min_size=3, max_size=8))
+@given(flat_patterns, st.lists(texts, min_size=3, max_size=8))
 @settings(max_examples=100, deadline=None)
 def test_membership_is_that_of_interegular(pattern: str, tried: list[str]) -> None:
     fsm = package("interegular").parse_pattern(pattern).to_fsm()
@@ -74,7 +76,7 @@ def test_membership_is_that_of_interegular(pattern: str, tried: list[str]) -> No
         assert accepts(Regex(pattern), text) == fsm.accepts(text)
 
 
-@given(patterns, patterns)
+@given(flat_patterns, flat_patterns)
 @settings(max_examples=60, deadline=None)
 def test_two_patterns_overlap_where_interegular_says_so(left: str, right: str) -> None:
     machines = [package("interegular").parse_pattern(pattern) for pattern in (left, right)]
