@@ -34,12 +34,15 @@ Texts = tuple[bytes, ...] | None
 
 
 class _Between(NamedTuple):
-    """Between two items; `is_begun`: the comma is written, or there is no item before."""
+    """Between two items; `is_begun`: the comma is written, or there is no item before.
+    `is_planned`: on a way to complete the array, of which the beginning counts the slack.
+    """
 
     state: ItemState
     texts: Texts
     is_begun: bool
     is_first: bool
+    is_planned: bool = False
 
 
 class _Behind(NamedTuple):
@@ -73,6 +76,13 @@ class Items:
         texts = texts if self._remembers else None
         return self._between(_Between(state, texts, is_begun=is_first, is_first=is_first))
 
+    def _planned(self, state: ItemState, texts: Texts) -> Expr:
+        """What follows on a way to complete the array."""
+        if self._order.is_complete(state):
+            return self._algebra.epsilon
+        key = _Between(state, texts if self._remembers else None, False, False, is_planned=True)
+        return self._between(key)
+
     def _between(self, key: _Between) -> Expr:
         is_inside = key.is_begun and not key.is_first
         nullable = not is_inside and self._order.is_complete(key.state)
@@ -99,14 +109,14 @@ class Items:
     def least(self, key: Hashable) -> Expr:
         algebra = self._algebra
         if isinstance(key, _Behind):
-            return self.ref(key.state, key.texts)
+            return self._planned(key.state, key.texts)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
         if self._order.is_complete(key.state) and not (key.is_begun and not key.is_first):
             return algebra.epsilon
         item, after = self._order.finish(key.state) or next(self._order.steps(key.state))
         value = self._layout.value(item.operand)
         lead = algebra.epsilon if key.is_begun else self._layout.comma
-        rest = self.ref(after, key.texts)
+        rest = self._planned(after, key.texts)
         return algebra.sequence([lead, self._other_than(value, key.texts), rest])
 
     # -- items -------------------------------------------------------------------------------
@@ -164,8 +174,12 @@ class Items:
         needed = self._num_needed(key.state)
         if isinstance(key, _Behind):
             needed += key.is_pending
+        elif key.is_planned:
+            needed = 0
         elif key.texts is None:  # an item must follow, other than some that are not known
             needed += key.is_begun and not key.is_first
+        elif needed:
+            needed -= 1  # the first is other than all that were written
         return needed * (2 * SLACK if key.texts is None else SLACK)
 
     def _num_needed(self, state: ItemState) -> int:

@@ -89,12 +89,14 @@ class MemberOrder:
             self._tracked |= bit | sum(1 << other for other in others if other is not None)
         self._with_extras = limits.with_extras
         self._finishing: dict[State, tuple[Step, State] | None] = {}
+        self._missing: dict[State, tuple[int, int]] = {}
         self._possible: int | None = None
         self._cells: list[Step] | None = None
 
     def settle(self) -> None:
         """From now on weights stay as they are, and what was found is kept."""
         self._finishing.clear()
+        self._missing.clear()
         self._possible = None
         self._cells = None
 
@@ -146,6 +148,23 @@ class MemberOrder:
             steps.append(step)
         self._budget.spend(len(steps) // SLOTS_PER_STEP)
         return steps
+
+    def missing(self, state: State) -> tuple[int, int]:
+        """How many members are on that way, and how many of these are of cells."""
+        way: list[tuple[State, Step]] = []
+        here = state
+        while here not in self._missing:
+            found = self.finish(here)
+            if found is None:
+                self._missing[here] = (0, 0)
+                break
+            way.append((here, found[0]))
+            _, here = found
+        num_members, num_of_cells = self._missing[here]
+        for above, step in reversed(way):
+            num_members, num_of_cells = num_members + 1, num_of_cells + step.of_cell
+            self._missing[above] = (num_members, num_of_cells)
+        return self._missing[state]
 
     def weight(self) -> float:
         """The size of the smallest object, infinite where there is none."""

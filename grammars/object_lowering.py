@@ -99,11 +99,14 @@ Extras = frozenset[str] | None
 
 
 class _Between(NamedTuple):
-    """Between two members; `is_begun`: the comma is written, so a name begins here."""
+    """Between two members; `is_begun`: the comma is written, so a name begins here.
+    `is_planned`: on a way to complete the object, of which the beginning counts the slack.
+    """
 
     state: State
     extras: Extras
     is_begun: bool
+    is_planned: bool = False
 
 
 class _Behind(NamedTuple):
@@ -129,7 +132,6 @@ class _Members:
         self._layout = layout
         self._algebra = layout.algebra
         self._remembers = order.has_cells
-        self._needed: dict[State, int] = {}
 
     def ref(self, state: State, extras: Extras) -> Expr:
         """What may follow in a live state."""
@@ -137,6 +139,13 @@ class _Members:
             return self._algebra.epsilon
         key = _Between(state, extras if self._remembers else None, is_begun=state.is_first)
         return self._between(key, nullable=self._order.is_complete(state))
+
+    def _planned(self, state: State, extras: Extras) -> Expr:
+        """What follows on a way to complete the object."""
+        if self._order.is_complete(state):
+            return self._algebra.epsilon
+        extras = extras if self._remembers else None
+        return self._between(_Between(state, extras, False, is_planned=True), nullable=False)
 
     def _between(self, key: _Between, *, nullable: bool) -> Expr:
         if key.extras is None and not self._remembers:
@@ -157,9 +166,9 @@ class _Members:
     def least(self, key: Hashable) -> Expr:
         algebra = self._algebra
         if isinstance(key, _Behind):
-            step, after = key.steps[0]
+            step, after = self._shortest(key.steps)
             value = self._layout.value(step.choice.operand)
-            return algebra.sequence([self._layout.colon, value, self.ref(after, key.extras)])
+            return algebra.sequence([self._layout.colon, value, self._planned(after, key.extras)])
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
@@ -247,25 +256,24 @@ class _Members:
 
     def slack(self, key: Hashable) -> int:
         if isinstance(key, _Behind):
-            _, state = key.steps[0]
+            _, state = self._shortest(key.steps)
             needed = int(key.is_pending) + self._num_needed(state)
         else:
             assert isinstance(key, _Between), "a key is a place between members, or behind a name"
             needed = self._num_needed(key.state)
-            if key.extras is None and key.is_begun and not key.state.is_first:
+            if key.is_planned:
+                needed = 0
+            elif key.extras is not None:
+                needed -= needed > 0  # the first is other than all that were written
+            elif key.is_begun and not key.state.is_first:
                 needed += 1  # a name must follow, other than some that are not known
         is_exact = key.extras is not None
         return needed * (SLACK if is_exact else 2 * SLACK)
 
+    def _shortest(self, steps: tuple[tuple[Step, State], ...]) -> tuple[Step, State]:
+        """The step after which the fewest members must follow."""
+        return min(steps, key=lambda step: self._order.missing(step[1]))
+
     def _num_needed(self, state: State) -> int:
         """The members of cells that are still needed."""
-        if not self._remembers:
-            return 0
-        if state not in self._needed:
-            found = self._order.finish(state)
-            if found is None:
-                self._needed[state] = 0
-            else:
-                step, after = found
-                self._needed[state] = int(step.of_cell) + self._num_needed(after)
-        return self._needed[state]
+        return self._order.missing(state)[1] if self._remembers else 0

@@ -140,7 +140,7 @@ class _Check:
             if keys:
                 yield from self._keys(keys)
         if core.get("min_length", 0) > 1 and "keys_schema" in core:
-            yield from self._few_keys(core["keys_schema"])
+            yield from self._few_keys(core["keys_schema"], config)
         if kind in {"set", "frozenset"}:
             yield from self._items(core, config)
         if "validation_alias" in core and not _has_plain_alias(core["validation_alias"]):
@@ -184,9 +184,9 @@ class _Check:
         if self._names.of(keys) is None:
             yield f"keys of type {keys['type']}"
 
-    def _few_keys(self, keys: Core) -> Iterator[str]:
-        """What is asked of how many different names there are at least."""
-        if self._resolved(keys)["type"] not in {"literal", "enum"}:
+    def _few_keys(self, keys: Core, config: Core) -> Iterator[str]:
+        """A minimal length of a map: no name comes twice, but two may be read as one."""
+        if not self._are_read_apart(keys, config):
             yield "a minimal length of a map whose keys may be equal"
 
     def _items(self, core: Core, config: Core) -> Iterator[str]:

@@ -256,7 +256,8 @@ READ: list[Any] = [
     set[int], frozenset[dt.date], t.AbstractSet[str], set[tuple[int, frozenset[str]]], set[Frozen],
     differing(int), differing(float, max_length=2), differing(str, min_length=1),
     set[Colour | None],
-    differing(Colour, min_length=2), differing(bool | None, min_length=3, max_length=3),
+    differing(int, min_length=2), differing(Colour, min_length=2),
+    differing(bool | None, min_length=3, max_length=3),
     differing(p.conint(ge=0, le=5), min_length=3), set[ipaddress.IPv4Address], set[Decimal],
     # keys
     dict[int, str], dict[float, int], dict[Decimal, int], dict[bool, int], dict[bytes, int],
@@ -270,6 +271,7 @@ READ: list[Any] = [
     collections.defaultdict[dt.date, int],
     Annotated[dict[int, int], Field(min_length=1, max_length=2)],
     Annotated[dict[Tone, int], Field(min_length=2)],
+    Annotated[dict[str, int], Field(min_length=2)],
     # numbers
     *(p.condecimal(**asked) for asked in (
         {"max_digits": 3, "decimal_places": 2}, {"max_digits": 3}, {"decimal_places": 2},
@@ -311,11 +313,9 @@ REFUSED: list[Any] = [
     Literal[b"a"], Pathed, StrippedAndLong, int.__add__, len, Endless,
     dict[tuple[int], int], dict[None, int], dict[Literal[3], int], keyed(p.confloat(gt=3)),
     keyed(p.conint(multiple_of=3)), dict[Frozen, int], dict[int | list[int], int],
-    Annotated[dict[str, int], Field(min_length=2)],
     Annotated[dict[float, int], Field(min_length=2)],
     set, set[Any], set[list[int]], set[Cat], set[Movie], set[FrozenList], set[p.JsonValue],
     differing(float, min_length=2), differing(Stripping, min_length=2),
-    differing(int, min_length=2),
     differing(Literal[1, True], min_length=2), differing(uuid.UUID, min_length=2), EncodedAndLong,
     p.Json, p.Json[int], p.Base64Str, p.Base64UrlStr, p.FilePath, p.DirectoryPath, p.NewPath,
     p.ByteSize, p.ImportString, p.FileUrl, p.EmailStr, p.NameEmail, p.condecimal(gt=1, lt=1),

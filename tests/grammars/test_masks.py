@@ -71,8 +71,13 @@ def test_a_mask_of_a_schema_is_brute_force(schema: sg.Schema, seed: int) -> None
     except ValueError:
         return
     for _ in range(6):
-        allowed = allowed_tokens(matcher)
-        assert allowed == brute_force(matcher)
+        allowed, possible = allowed_tokens(matcher), brute_force(matcher)
+        if matcher.state.notes:  # a token with a whole name behind another is left out
+            assert set(allowed) <= set(possible)
+            left_out = [VOCABULARY.token_bytes(t) or b"" for t in {*possible} - {*allowed}]
+            assert all(data.count(b'"') > 2 for data in left_out)
+        else:
+            assert allowed == possible
         token_id = rng.choice(allowed)
         matcher.accept_token(token_id)
         if token_id == stop_token(VOCABULARY):

@@ -222,3 +222,17 @@ def test_more_items_than_there_are_values_are_refused() -> None:
             Compiler(VOCABULARY).compile(
                 JsonSchema({"type": "array", "items": items, "uniqueItems": True, "minItems": 3})
             )
+
+
+def test_a_member_that_must_be_undeclared_fits_the_least_budget() -> None:
+    closed: dict[str, Any] = {"type": "object", "additionalProperties": False}
+    schemas: list[dict[str, Any]] = [
+        {"oneOf": [{"type": "object"}, closed]},
+        {"type": "object", "not": {"const": {}}},
+    ]
+    for schema in schemas:
+        grammar = Compiler(VOCABULARY).compile(JsonSchema(schema))
+        for seed in range(40):
+            for budget in budgets(grammar):
+                text = random_walk(Matcher(grammar, max_tokens=budget), random.Random(seed))
+                assert len(read(text.decode())) >= 1

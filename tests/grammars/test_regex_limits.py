@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grammars import Regex, UnsupportedError, accepts
+from grammars import CompileBudgetError, Regex, UnsupportedError, accepts
 from grammars.algebra import Algebra
 from grammars.charset import utf8
 from grammars.derive import walk
@@ -60,8 +60,13 @@ def test_a_hostile_pattern_is_lowered_without_blowing_up(pattern: str, yes: str,
 )
 def test_a_pattern_that_is_too_deep_is_refused_with_its_column(pattern: str) -> None:
     with pytest.raises(UnsupportedError, match="levels of groups") as caught:
-        Regex(pattern)
+        parse(pattern)
     assert isinstance(caught.value.position, int)
+
+
+def test_a_pattern_that_is_too_long_is_refused() -> None:
+    with pytest.raises(CompileBudgetError, match="characters"):
+        Regex("a|" * DEEP + "b" * DEEP * 2)
 
 
 @pytest.mark.parametrize("pattern", ["(" * DEEP, ")" * DEEP, "[" * DEEP, "(?:" * DEEP + "*"])

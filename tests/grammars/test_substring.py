@@ -135,7 +135,8 @@ def test_a_text_of_a_million_characters_is_compiled_and_masked(kind: str) -> Non
         "periodic": "abcaé" * 200_000,
         "words": " ".join(rng.choice(words) for _ in range(280_000)),
     }[kind]
-    grammar = Compiler(VOCABULARY).compile(
+    # the first mask of a long text takes seconds on a slow machine: more than a step's default
+    grammar = Compiler(VOCABULARY, max_lazy_seconds=60.0).compile(
         Substring(text, 20, "word" if kind == "words" else "character")
     )
     found = walk(Matcher(grammar, max_tokens=grammar.min_tokens + 5), rng).decode()
