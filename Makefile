@@ -3,7 +3,8 @@
 #   make demo    the main example on the default model
 #   make test    all tests
 #   make lint    ruff, mypy, import-linter
-#   make bench   the benchmarks
+#   make bench   the benchmark of the main job
+#   make bench-grammars   the benchmark of constraints, beside other engines
 #
 # PYTHON picks the interpreter (>= 3.11), ARGS goes to the command: make demo ARGS="--limit 20".
 # pip's own configuration and environment variables (proxies, mirrors, PIP_FIND_LINKS) are honoured.
@@ -15,12 +16,13 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PEERS := .bench-venv
 
 ifdef PIP_EXTRA_INDEX_URL
 export PIP_EXTRA_INDEX_URL
 endif
 
-.PHONY: demo test fuzz lint format bench clean
+.PHONY: demo test fuzz lint format bench bench-grammars clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/extract_packages.py $(ARGS)
@@ -45,8 +47,11 @@ format: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+bench-grammars: $(INSTALLED) $(PEERS)/.installed
+	$(BIN)/python -m benchmarks grammars $(ARGS)
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 # Installs again only when the dependencies have changed; an interrupted install has no stamp.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -54,4 +59,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[dev]" \
 	|| { echo "make: the packages could not be installed (pip's reason is above). This step needs the Python package index: check the network, or point pip to a proxy or mirror (PIP_INDEX_URL, HTTPS_PROXY), and run make again." >&2; exit 1; }
+	@touch $@
+
+# The other engines, in an environment of their own. Of mistral-common only a data file is read.
+$(PEERS)/.installed: benchmarks/requirements-grammars.txt constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --requirement benchmarks/requirements-grammars.txt
+	$(PEERS)/bin/python -m pip install --no-deps mistral-common==1.13.1
 	@touch $@

@@ -1,6 +1,12 @@
-"""`python -m benchmarks`: the extraction benchmark, with its arguments."""
+"""`python -m benchmarks [extract | grammars]`: a benchmark, with its arguments; extract if none."""
 
-from benchmarks.extract import main
+import sys
+
+from benchmarks import extract, grammars
+
+BENCHMARKS = {"extract": extract.main, "grammars": grammars.main}
 
 if __name__ == "__main__":
-    main()
+    arguments = sys.argv[1:]
+    name = arguments.pop(0) if arguments and arguments[0] in BENCHMARKS else "extract"
+    BENCHMARKS[name](arguments)

@@ -117,6 +117,7 @@ def test_a_command_exists_and_knows_its_options(command: str) -> None:
         target = arguments[:2] if arguments[0] == "-m" else arguments[:1]
         if target[0] == "-m":
             assert importlib.util.find_spec(target[1]) is not None
+            target += [word for word in arguments[2:3] if word.isidentifier()]  # one of several
         else:
             assert (ROOT / target[0]).is_file()
         options = {word for word in arguments[len(target) :] if word.startswith("--")}
