@@ -32,12 +32,16 @@ from grammars.expr import (
     Union,
     Words,
 )
-from grammars.noting import SLACK, has_room, loosened
+from grammars.few_texts import few_texts
+from grammars.noting import SLACK, before_pending, has_room, loosened
 from grammars.relax import relax
 from grammars.vocabulary import Vocabulary
 
 UNREACHABLE = 1 << 30
 """The cost where no way to finish is known."""
+
+MANY_TEXTS = 64
+"""Texts of a part that has room, and more: of fewer, all might have been written already."""
 
 TRIED_BYTES = 4
 """Bytes of a set tried as its witness: a few, since every one costs a walk down the trie."""
@@ -96,6 +100,7 @@ class Completions:
         self._rounds: dict[tuple[Expr, Spelling], list[Spelling]] = {}
         self._found: dict[Expr, bytes | None] = {algebra.empty: None}
         self._alive: dict[Expr, bool] = {}
+        self._roomy: dict[Expr, bool] = {}
 
     # -- what the rest of the package asks -----------------------------------------------------
 
@@ -107,7 +112,7 @@ class Completions:
         """Whether `node` has a string at all."""
         if node.plain:
             return node is not self.algebra.empty
-        if node.pending and not isinstance(node, Union) and not has_room(node):
+        if node.pending and not isinstance(node, Union) and not self._has_room(node):
             return False
         spine: list[Concat] = []
         while isinstance(node, Concat) and node not in self._alive:
@@ -118,6 +123,14 @@ class Completions:
             is_head = isinstance(cell.head, Ref) or self.is_alive(cell.head)
             alive = self._alive[cell] = alive and is_head
         return alive
+
+    def _has_room(self, node: Expr) -> bool:
+        """Whether what cannot be passed may still be preceded by very many texts."""
+        if node not in self._roomy:
+            part = before_pending(self.algebra, node)
+            few = None if part is None else few_texts(self.algebra, part, MANY_TEXTS)
+            self._roomy[node] = has_room(node) or (part is not None and few is None)
+        return self._roomy[node]
 
     def _is_alive(self, node: Expr) -> bool:
         if node.plain:

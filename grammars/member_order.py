@@ -84,7 +84,10 @@ class MemberOrder:
             for name, others in shape.implied
             if name in index_of
         ]
-        self._tracked = 0
+        self._num_ordered = sum(not slot.is_extra for slot in table.slots)
+        """The slots of the declared order; what nobody declared comes behind them, in any."""
+        all_slots = (1 << len(table.slots)) - 1
+        self._tracked = all_slots >> self._num_ordered << self._num_ordered
         for bit, others in self._implied:
             self._tracked |= bit | sum(1 << other for other in others if other is not None)
         self._with_extras = limits.with_extras
@@ -181,12 +184,12 @@ class MemberOrder:
     def _after(self, state: State, step: Step) -> State:
         used, at = state.used, state.at
         if step.of_cell:
-            at = at if self._any_order else len(self.table.slots)
+            at = at if self._any_order else self._num_ordered
         elif self._any_order:
             used |= 1 << step.part
         else:
             used |= (1 << step.part) & self._tracked
-            at = step.part + 1
+            at = min(step.part + 1, self._num_ordered)
         count = state.num_members + 1
         if self._high is None:
             count = min(count, self._low)

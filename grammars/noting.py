@@ -96,6 +96,21 @@ def _changed_parts(algebra: Algebra, node: Expr, change: Callable[[Expr], Expr |
     return algebra.repeat(_changed(algebra, node.body, change), node.low, 1)
 
 
+def before_pending(algebra: Algebra, node: Expr) -> Expr | None:
+    """What must be written before the first visible reference that cannot be passed; None where it
+    stands inside of alternatives.
+    """
+    heads: list[Expr] = []
+    while isinstance(node, Concat):
+        if isinstance(node.head, Ref) and node.head.pending:
+            return algebra.sequence(heads)
+        if node.head.pending:
+            return None
+        heads.append(node.head)
+        node = node.tail
+    return algebra.sequence(heads) if isinstance(node, Ref) and node.pending else None
+
+
 def has_room(node: Expr) -> bool:
     """Whether a part can go on in very many ways from here: a wide repetition stands in front of
     what cannot be passed.

@@ -27,6 +27,9 @@ from grammars.trie import Int32, Trie
 FEW = 4
 """A frontier this small is walked in Python: a round of numpy costs as much as a dozen nodes."""
 
+NO_FEW = 48
+"""So many are walked with numpy again."""
+
 WIDE = 64
 """First bytes of a head that is walked apart from its tail; a narrow one reaches little."""
 
@@ -97,7 +100,10 @@ class TrieWalks:
         states = self._states
         nodes, reached = frontier
         grafts: Grafts = {}
-        while len(nodes) > FEW or (len(nodes) and not nodes[0]):
+        while len(nodes):
+            if len(nodes) <= FEW and nodes[0]:
+                nodes, reached = self._extend_few(after, trie, (nodes, reached), touched)
+                continue
             states.fill_missing(reached)
             counts = trie.num_children[nodes]
             ends = counts.cumsum(dtype=np.int32)
@@ -112,17 +118,18 @@ class TrieWalks:
             nodes, reached = nodes[inner], reached[inner]
             if len(nodes) >= MANY:
                 nodes, reached = self._cut_loops(nodes, reached, trie, grafts)
-        few = list(zip(nodes.tolist(), reached.tolist(), strict=True))
-        touched.append(np.array(self._extend_few(after, trie, few), dtype=np.intp))
         for loop, places in grafts.values():
             self._graft(after, trie, loop, at=np.concatenate(places))
         return not grafts
 
-    def _extend_few(self, after: Int32, trie: Trie, pending: list[tuple[int, int]]) -> list[int]:
-        """The same for a few, one child after another; the nodes that are filled in."""
-        touched = []
+    def _extend_few(
+        self, after: Int32, trie: Trie, frontier: Frontier, touched: Touched
+    ) -> Frontier:
+        """The same for a few, one child after another, until they have become many."""
+        filled = []
         first_child, num_children, edge_byte = trie.lists
-        while pending:
+        pending = list(zip(frontier[0].tolist(), frontier[1].tolist(), strict=True))
+        while pending and len(pending) <= NO_FEW:
             node, state = pending.pop()
             row = self._states.row(state)
             first = first_child[node]
@@ -130,10 +137,12 @@ class TrieWalks:
                 successor = row.item(edge_byte[child])
                 if successor != DEAD:
                     after[child] = successor
-                    touched.append(child)
+                    filled.append(child)
                     if num_children[child]:
                         pending.append((child, successor))
-        return touched
+        touched.append(np.array(filled, dtype=np.intp))
+        nodes, reached = zip(*pending, strict=True) if pending else ((), ())
+        return np.array(nodes, dtype=np.int32), np.array(reached, dtype=np.int32)
 
     def _cut_loops(
         self, nodes: NDArray[np.integer], reached: Int32, trie: Trie, grafts: Grafts

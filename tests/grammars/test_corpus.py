@@ -20,9 +20,6 @@ from tests.grammars.vocabularies import small_vocabulary
 CASES = corpus()
 COMPILER = Compiler(small_vocabulary())
 
-KNOWN_TO_BE_REJECTED = {"feature_flags"}
-"""A second name under a bound on the length of names: the masks take it for a dead end."""
-
 
 def named(*kinds: str) -> pytest.MarkDecorator:
     cases = [case for case in CASES if case.kind in kinds]
@@ -109,10 +106,7 @@ def test_every_output_is_accepted_or_rejected_rightly(case: Case) -> None:
 def test_the_masks_let_exactly_the_valid_outputs_through(case: Case) -> None:
     grammar = COMPILER.compile(constraint_of(case.kind, case.spec))
     wrong = [text for text, right in case.texts() if _passes(grammar, text) != right]
-    if case.name in KNOWN_TO_BE_REJECTED:
-        assert wrong and all(right for text, right in case.texts() if text in wrong)
-    else:
-        assert not wrong
+    assert not wrong
 
 
 def _passes(grammar: Any, text: str) -> bool:

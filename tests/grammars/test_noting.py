@@ -236,3 +236,12 @@ def test_a_member_that_must_be_undeclared_fits_the_least_budget() -> None:
             for budget in budgets(grammar):
                 text = random_walk(Matcher(grammar, max_tokens=budget), random.Random(seed))
                 assert len(read(text.decode())) >= 1
+
+
+@pytest.mark.parametrize("names", [{"pattern": "^[a-z]$"}, {"maxLength": 3}, {"enum": ["c", "a"]}])
+def test_undeclared_names_stand_in_any_order(names: Any) -> None:
+    schema = {"additionalProperties": {"type": "boolean"}, "propertyNames": names}
+    for text in ['{"a":true,"c":true}', '{"c":true,"a":true}']:
+        assert accepts(JsonSchema(schema), text)
+        assert token_accepts(JsonSchema(schema), text, VOCABULARY)
+    assert not accepts(JsonSchema(schema), '{"a":true,"c":true,"a":true}')
