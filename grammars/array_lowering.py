@@ -122,7 +122,7 @@ class ArrayForm:
         """The items, by their states."""
         order.settle()
         remembers = self._shape.unique is not None and not self._is_listed
-        if remembers and not self._shape.prefix:
+        if remembers and not self._shape.prefix and not self._shape.contains:
             order.limit(self._num_values())
         items = Items(order, self._layout, remembers=remembers)
         return items.ref(order.start, (), is_first=True)

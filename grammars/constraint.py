@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Literal, get_args
@@ -81,7 +81,10 @@ class Choices(Constraint):
     texts: tuple[str, ...]
 
     def __init__(self, texts: Sequence[str]) -> None:
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        given: object = texts
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise GrammarError(f"Choices got {texts!r:.80}; give a sequence of str")
+        if not all(isinstance(text, str) for text in texts):
             raise GrammarError(f"Choices got {texts!r:.80}; give a sequence of str")
         if not texts:
             raise EmptyLanguageError("Choices got no text; give at least one")
@@ -140,6 +143,8 @@ class JsonSchema(Constraint):
         check_option("whitespace", whitespace, get_args(Whitespace))
         check_option("property_order", property_order, get_args(PropertyOrder))
         check_option("formats", formats, get_args(Formats))
+        if not isinstance(ascii_only, bool):
+            raise GrammarError(f"ascii_only={ascii_only!r} is unknown; give a bool")
         if extra_properties is not None and not isinstance(extra_properties, bool):
             raise GrammarError(
                 f"extra_properties={extra_properties!r} is unknown; give a bool or None"
@@ -152,7 +157,7 @@ class JsonSchema(Constraint):
             raise GrammarError(
                 f"resources={resources!r:.80} is no mapping; give schemas by their URI"
             )
-        others = tuple((uri, _schema_text(text)) for uri, text in (resources or {}).items())
+        others = tuple((uri, _resource(uri, text)) for uri, text in (resources or {}).items())
         made = {
             "text": _schema_text(schema),
             "whitespace": whitespace,
@@ -208,6 +213,16 @@ def check_option(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise GrammarError(f"{name}={value!r} is unknown; give {choices}")
 
 
+def _resource(uri: object, schema: object) -> str:
+    """Another schema as JSON text; errors say which."""
+    if not isinstance(uri, str):
+        raise GrammarError(f"resources has the name {uri!r:.80}; give URIs as str")
+    try:
+        return _schema_text(schema)
+    except GrammarError as error:
+        raise type(error)(f"resources[{uri!r:.80}]: {error}", error.position) from None
+
+
 def _schema_text(schema: object) -> str:
     """The schema as JSON text; raises GrammarError for what is none."""
     if isinstance(schema, str):
@@ -217,7 +232,9 @@ def _schema_text(schema: object) -> str:
     elif isinstance(schema, Mapping | bool):
         try:
             text = json.dumps(schema, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
+        except RecursionError:
+            raise GrammarError("the schema is nested too deep to be written as JSON") from None
+        except (TypeError, ValueError) as error:
             raise GrammarError(f"the schema {schema!r:.80} is not JSON: {error}") from None
         _refuse_other_names(schema)
     else:

@@ -17,7 +17,8 @@ from grammars.json_values import JsonValue
 class Dialect:
     """`item_arrays`: `items` may be an array, followed by `additionalItems`; `boolean_bounds`:
     `exclusiveMinimum` may be a bool; `lone_refs`: what stands beside `$ref` says nothing;
-    `id_keyword`: `$id`, or `id` in draft 4; `legacy_anchors`: `$id` may be an anchor (`#name`).
+    `id_keyword`: `$id`, or `id` in draft 4; `legacy_anchors`: `$id` may be an anchor (`#name`);
+    `unknown`: the keywords of later drafts, which are refused: to ignore them would be silent.
     """
 
     name: str
@@ -26,13 +27,30 @@ class Dialect:
     lone_refs: bool = False
     id_keyword: str = "$id"
     legacy_anchors: bool = False
+    unknown: frozenset[str] = frozenset()
+
+
+_SINCE = {
+    "2019-09": "dependentRequired dependentSchemas minContains maxContains unevaluatedItems "
+    "unevaluatedProperties $recursiveRef",
+    "2020-12": "prefixItems $dynamicRef",
+    "draft-06": "const contains propertyNames",
+    "draft-07": "if then else",
+}
+_ORDER = ("draft-04", "draft-06", "draft-07", "2019-09", "2020-12")
+
+
+def _unknown(name: str) -> frozenset[str]:
+    """The keywords of later drafts."""
+    later = _ORDER[_ORDER.index(name) + 1 :]
+    return frozenset(word for draft in later for word in _SINCE[draft].split())
 
 
 UNNAMED = Dialect("unnamed", boolean_bounds=True)
 
 _DRAFTS = {
     "https://json-schema.org/draft/2020-12/schema": Dialect("2020-12", item_arrays=False),
-    "https://json-schema.org/draft/2019-09/schema": Dialect("2019-09"),
+    "https://json-schema.org/draft/2019-09/schema": Dialect("2019-09", unknown=_unknown("2019-09")),
     **{
         f"http://json-schema.org/draft-0{number}/schema": Dialect(
             f"draft-0{number}",
@@ -40,6 +58,7 @@ _DRAFTS = {
             lone_refs=True,
             id_keyword="id" if number == 4 else "$id",
             legacy_anchors=True,
+            unknown=_unknown(f"draft-0{number}"),
         )
         for number in (4, 6, 7)
     },

@@ -66,6 +66,8 @@ def number_spellings(value: Number, *, point_zero: bool = True) -> list[str]:
     """
     exact = Decimal(value)
     found: list[str] = []
+    if not exact:
+        return ["0", "0.0", "-0", "-0.0"] if point_zero else ["0"]
     if exact.adjusted() < 60 and exact == exact.to_integral_value():
         found.append(f"{exact.to_integral_value():f}")
         if point_zero and float(exact) == exact:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from grammars.dialect import Dialect
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.json_values import JsonValue, Number, same
 
@@ -41,8 +42,12 @@ READ = ENFORCED | set(REFUSED)
 """A schema with none of these asks for nothing."""
 
 
-def refuse_unsupported(schema: dict[str, JsonValue], at: str) -> None:
+def refuse_unsupported(schema: dict[str, JsonValue], at: str, dialect: Dialect) -> None:
     """Raises UnsupportedError for a keyword that is not enforced."""
+    for keyword in sorted(dialect.unknown.intersection(schema)):
+        raise unsupported(
+            f"{keyword!r}, which is no keyword of its draft ({dialect.name}),", f"{at}/{keyword}"
+        )
     for keyword, harmless in REFUSED.items():
         if keyword in schema and not same(schema[keyword], harmless):
             raise unsupported(f"{keyword!r}", f"{at}/{keyword}")

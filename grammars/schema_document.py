@@ -160,7 +160,7 @@ class SchemaDocument:
             name = part.replace("~1", "/").replace("~0", "~")
             if isinstance(schema, dict) and name in schema:
                 schema = schema[name]
-            elif isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
+            elif isinstance(schema, list) and name in map(str, range(len(schema))):
                 schema = schema[int(name)]
             else:
                 raise self._missing(reference, at, f"{name!r:.60}")

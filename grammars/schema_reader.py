@@ -161,7 +161,8 @@ class SchemaReader:
             if isinstance(schema, bool):
                 return EVERYTHING if schema != spot.negated else ()
             with self._inside(key):
-                keywords.refuse_unsupported(schema, spot.place)
+                if not (self._document.dialect.lone_refs and "$ref" in schema):
+                    keywords.refuse_unsupported(schema, spot.place, self._document.dialect)
                 if self._document.is_foreign(schema):
                     what = f"a part in another dialect ({schema['$schema']!r:.60})"
                     raise unsupported(what, f"{spot.place}/$schema")

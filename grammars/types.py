@@ -22,6 +22,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic_core import SchemaError
 
 from grammars.algebra import Algebra
 from grammars.constraint import Constraint, JsonSchema, PropertyOrder, Whitespace
@@ -33,7 +34,7 @@ from grammars.type_schema import schema_of
 
 _NO_SCHEMA = (
     *(PydanticUserError, PydanticInvalidForJsonSchema),
-    *(NameError, TypeError, ValueError, ImportError),
+    *(NameError, TypeError, ValueError, ImportError, SchemaError),
 )
 """What pydantic raises for a type without a schema, or with one that needs a missing package."""
 
