@@ -124,8 +124,11 @@ class Assertions:
         if "format" in schema:
             name = keywords.text(schema, "format", at)
             if self._formats.is_enforced(name, f"{at}/format"):
-                other = StringShape(formats=(Format(name, negated=True),))
-                yield Assertion(StringShape(formats=(Format(name),)), lambda: [other])
+                yield Assertion(StringShape(formats=(Format(name),)), self._unformatted)
+
+    def _unformatted(self) -> list[Shape]:
+        """A reader may take formats for annotations: what lacks one is not refuted for all."""
+        raise keywords.unsupported("'format' under a negation", f"{self._at}/format")
 
     # -- arrays ------------------------------------------------------------------------------
 

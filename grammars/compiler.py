@@ -56,7 +56,7 @@ class Compiler:
         max_seconds: float = Limits().max_seconds,
         max_bytes: int = Limits().max_bytes,
         max_lazy_steps: int = 100_000,
-        max_lazy_seconds: float = 1.0,
+        max_lazy_seconds: float = 2.0,
         max_grammars: int = 256,
         max_grammar_bytes: int = 256 << 20,
         max_mask_bytes: int = 64 << 20,

@@ -39,6 +39,7 @@ from grammars.shapes import (
     Shapes,
     StringShape,
     place_of,
+    without_formats,
 )
 from grammars.string_lowering import Strings
 from grammars.survey import Form, Survey
@@ -228,9 +229,12 @@ class _SchemaLowering:
         return algebra.union([algebra.words(written), self._quoted(texts)])
 
     def is_void(self, shape: Shape) -> bool:
-        """Whether it is certain that no value has `shape`, without looking into recursion."""
+        """Whether it is certain that no value has `shape`, also for a reader who takes formats for
+        annotations; without looking into recursion.
+        """
         if isinstance(shape, NullShape | BooleanShape | GivenShape):
             return False
+        shape = without_formats(shape)
         if shape not in self._voids:
             self.algebra.budget.spend()
             self._voids[shape] = False  # so it is while it is looked at

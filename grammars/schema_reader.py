@@ -46,6 +46,7 @@ from grammars.shapes import (
     both,
     negations,
     size_of,
+    without_formats,
 )
 
 MAX_DEPTH = 96
@@ -462,10 +463,11 @@ class SchemaReader:
         return _all(found)
 
     def _exclude(self, left: Shapes, right: Shapes) -> bool:
-        """Whether it is certain that no value has a shape of both."""
-        for one in left:
-            self._spend_on(one, right)
-            met = (self._meet_one(one, other) for other in right)
+        """Whether it is certain that no value has a shape of both, whatever formats mean."""
+        others = tuple(map(without_formats, right))
+        for one in map(without_formats, left):
+            self._spend_on(one, others)
+            met = (self._meet_one(one, other) for other in others)
             if not all(shape is None or self._is_void(shape) for shape in met):
                 return False
         return True

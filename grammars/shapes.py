@@ -138,10 +138,9 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Format:
-    """A format that a string has (`negated`: does not have)."""
+    """A format that a string has."""
 
     name: str
-    negated: bool = False
 
 
 @_hashed_once
@@ -296,3 +295,10 @@ EVERY_TYPE: dict[str, Shape] = {
     "object": ObjectShape(),
 }
 EVERYTHING: Shapes = tuple(EVERY_TYPE.values())
+
+
+def without_formats(shape: Shape) -> Shape:
+    """The shape for a reader who takes formats for annotations."""
+    if not isinstance(shape, StringShape) or not shape.formats:
+        return shape
+    return replace(shape, formats=())

@@ -61,8 +61,7 @@ class Strings:
             tree = _within(tree, low, high)
             parts.append(lower_search(algebra, tree, self._encode))
             is_bounded = is_bounded or _is_within(tree, low, high)
-        for asked in shape.formats:
-            (refuted if asked.negated else parts).append(_format(algebra, asked, self._encode))
+        parts += (_format(algebra, asked, self._encode) for asked in shape.formats)
         if shape.excluded:
             refuted.append(self.spelled(shape.excluded))
         if not parts or not is_bounded:
@@ -106,12 +105,13 @@ class Strings:
         if not shape.patterns and not shape.formats:
             return True
         data = text.encode()
-        asked: tuple[Pattern | Format, ...] = (*shape.patterns, *shape.formats)
-        return all(matches(self._plain, self._asked(a), data) != a.negated for a in asked)
+        patterns = ((self._asked(replace(p, negated=False)), p.negated) for p in shape.patterns)
+        formats = ((self._asked(asked), False) for asked in shape.formats)
+        asked = (*patterns, *formats)
+        return all(matches(self._plain, node, data) != negated for node, negated in asked)
 
     def _asked(self, asked: Pattern | Format) -> Expr:
-        """What a pattern or format asks, with or without a negation, as plain text."""
-        asked = replace(asked, negated=False)
+        """What a pattern (that is not negated) or a format asks, as plain text."""
         if asked not in self._searched:
             if isinstance(asked, Pattern):
                 made = lower_search(self._plain, _parse(self._plain, asked), utf8)
@@ -122,7 +122,7 @@ class Strings:
 
 
 def _format(algebra: Algebra, asked: Format, encode: Encoder) -> Expr:
-    """What a format asks, without a negation."""
+    """What a format asks."""
     found = lower_full(algebra, regex.parse(TYPE_FORMATS[asked.name]), encode)
     longest = MAX_LENGTHS.get(asked.name)
     if longest is None:

@@ -85,7 +85,7 @@ SCHEMAS: dict[str, Any] = {
 
 
 def grammar_of(name: str, **options: Any) -> Grammar:
-    return Compiler(VOCABULARY).compile(JsonSchema(SCHEMAS[name], **options))
+    return Compiler(VOCABULARY, max_lazy_seconds=60.0).compile(JsonSchema(SCHEMAS[name], **options))
 
 
 def read(text: str) -> Any:
@@ -219,7 +219,7 @@ def test_more_items_than_there_are_values_are_refused() -> None:
     closed = {"required": ["a"], "additionalProperties": False, "properties": {"a": boolean}}
     for items in [boolean, {"type": "object", **closed}, {"type": "string", "pattern": "^[ab]$"}]:
         with pytest.raises(GrammarError):
-            Compiler(VOCABULARY).compile(
+            Compiler(VOCABULARY, max_lazy_seconds=60.0).compile(
                 JsonSchema({"type": "array", "items": items, "uniqueItems": True, "minItems": 3})
             )
 
@@ -231,7 +231,7 @@ def test_a_member_that_must_be_undeclared_fits_the_least_budget() -> None:
         {"type": "object", "not": {"const": {}}},
     ]
     for schema in schemas:
-        grammar = Compiler(VOCABULARY).compile(JsonSchema(schema))
+        grammar = Compiler(VOCABULARY, max_lazy_seconds=60.0).compile(JsonSchema(schema))
         for seed in range(40):
             for budget in budgets(grammar):
                 text = random_walk(Matcher(grammar, max_tokens=budget), random.Random(seed))
