@@ -98,17 +98,27 @@ def _changed_parts(algebra: Algebra, node: Expr, change: Callable[[Expr], Expr |
 
 def before_pending(algebra: Algebra, node: Expr) -> Expr | None:
     """What must be written before the first visible reference that cannot be passed; None where it
-    stands inside of alternatives.
+    stands inside of alternatives, or other references stand before it.
     """
     heads: list[Expr] = []
     while isinstance(node, Concat):
         if isinstance(node.head, Ref) and node.head.pending:
             return algebra.sequence(heads)
-        if node.head.pending:
+        if _has_ref(node.head):
             return None
         heads.append(node.head)
         node = node.tail
     return algebra.sequence(heads) if isinstance(node, Ref) and node.pending else None
+
+
+def _has_ref(node: Expr) -> bool:
+    if isinstance(node, Concat):
+        return _has_ref(node.head) or _has_ref(node.tail)
+    if isinstance(node, Union | Intersection):
+        return any(map(_has_ref, node.options))
+    if isinstance(node, Repeat | Complement):
+        return _has_ref(node.body)
+    return isinstance(node, Ref)
 
 
 def has_room(node: Expr) -> bool:

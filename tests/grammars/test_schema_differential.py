@@ -57,7 +57,7 @@ def test_a_value_is_accepted_exactly_where_it_is_valid(case: tuple[Any, list[Any
     check_values(*case)
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.timeout(1_800)
 @given(schemas_and_values(depth=3, most=10))
 @tries(3_000)
@@ -157,7 +157,7 @@ def check_layout(text: str, style: Written) -> None:
     elif style.whitespace == "single":
         assert not re.search(r"[,:\s]", re.sub(r"[,:] ", "", outside))
     else:  # inside of empty brackets there are two gaps
-        assert not re.search(r"\s{3}", re.sub(r"[\[{]\s{0,4}[\]}]", "", outside))
+        assert not re.search(r"\s{3}", re.sub(r"[\[{]\s{0,4}[\]}]", "0", outside))
 
 
 @given(schemas(), styles, st.integers(0, 10**6))
@@ -166,7 +166,7 @@ def test_whatever_can_be_written_is_valid(schema: Any, style: Written, seed: int
     check_walks(schema, style, seed, number=4)
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.timeout(1_800)
 @given(schemas(depth=3), styles, st.integers(0, 10**6))
 @tries(2_000)
@@ -207,7 +207,7 @@ def test_every_budget_ends_in_a_valid_text(schema: Any, style: Written, seed: in
     check_tokens(schema, style, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.timeout(1_800)
 @given(schemas(depth=3), styles, st.integers(0, 10**6))
 @tries(500)
