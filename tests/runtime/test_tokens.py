@@ -63,7 +63,8 @@ def test_joined_bytes_are_what_the_library_decodes(
     written = tokenizer.decode(tokens)
     decoded = tokenizer._encoding.begins.decode(tokens)
     try:
-        assert written.decode().removeprefix(" ") == decoded.removeprefix(" ")
+        text = written.decode()
+        assert decoded in (text, text.removeprefix(" "))
     except UnicodeDecodeError:
         assert "\ufffd" in decoded
 
