@@ -106,17 +106,23 @@ class Assertions:
             others = NumberShape(non_multiples=(divisor,))
             yield Assertion(NumberShape(multiples=(divisor,)), lambda: [others])
 
+    def _counted(
+        self, least: str, most: str, shape: Callable[[int, int | None], Shape]
+    ) -> Iterator[Assertion]:
+        """Two keywords that bound a count; `shape` of the lowest and the highest count."""
+        low = keywords.count(self._schema, least, self._at)
+        if low:
+            fewer = shape(0, low - 1)
+            yield Assertion(shape(low, None), lambda: [fewer])
+        high = keywords.count(self._schema, most, self._at)
+        if high is not None:
+            more = shape(high + 1, None)
+            yield Assertion(shape(0, high), lambda: [more])
+
     def strings(self) -> Iterator[Assertion]:
         """Of strings."""
         schema, at = self._schema, self._at
-        low = keywords.count(schema, "minLength", at)
-        if low:
-            shorter = StringShape(max_length=low - 1)
-            yield Assertion(StringShape(min_length=low), lambda: [shorter])
-        high = keywords.count(schema, "maxLength", at)
-        if high is not None:
-            longer = StringShape(min_length=high + 1)
-            yield Assertion(StringShape(max_length=high), lambda: [longer])
+        yield from self._counted("minLength", "maxLength", StringShape)
         if "pattern" in schema:
             pattern = Pattern(keywords.text(schema, "pattern", at), f"{at}/pattern")
             without = StringShape(patterns=(replace(pattern, negated=True),))
@@ -136,14 +142,9 @@ class Assertions:
         """Of arrays."""
         schema, at = self._schema, self._at
         yield from self._items()
-        low = keywords.count(schema, "minItems", at)
-        if low:
-            shorter = ArrayShape(max_items=low - 1)
-            yield Assertion(ArrayShape(min_items=low), lambda: [shorter])
-        high = keywords.count(schema, "maxItems", at)
-        if high is not None:
-            longer = ArrayShape(min_items=high + 1)
-            yield Assertion(ArrayShape(max_items=high), lambda: [longer])
+        yield from self._counted(
+            "minItems", "maxItems", lambda m, n: ArrayShape(min_items=m, max_items=n)
+        )
         if "contains" in schema:
             yield self._contains()
         unique = schema.get("uniqueItems", False)
@@ -223,14 +224,9 @@ class Assertions:
             yield Assertion(
                 ObjectShape(required=required), lambda: [without(name) for name in required]
             )
-        low = keywords.count(schema, "minProperties", at)
-        if low:
-            fewer = ObjectShape(max_members=low - 1)
-            yield Assertion(ObjectShape(min_members=low), lambda: [fewer])
-        high = keywords.count(schema, "maxProperties", at)
-        if high is not None:
-            more = ObjectShape(min_members=high + 1)
-            yield Assertion(ObjectShape(max_members=high), lambda: [more])
+        yield from self._counted(
+            "minProperties", "maxProperties", lambda m, n: ObjectShape(min_members=m, max_members=n)
+        )
         for keyword in ("dependentRequired", "dependencies"):
             yield from self._implied(keyword)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import combinations
 
 from grammars import keywords
@@ -21,24 +20,20 @@ from grammars.given_values import given, other_than
 from grammars.json_values import JsonValue
 from grammars.keywords import malformed, unsupported
 from grammars.schema_document import Place, SchemaDocument, escape
+from grammars.seen import close_items, close_members, evaluates, with_unseen, without_seen
 from grammars.shape_algebra import intersect
 from grammars.shapes import (
     ANYTHING,
-    EVERY_NAME,
     EVERY_TYPE,
     EVERYTHING,
     ArrayShape,
     BooleanShape,
-    Contains,
     Either,
     GivenShape,
-    ItemsSeen,
-    Names,
     NullShape,
     NumberShape,
     ObjectShape,
     Operand,
-    Rule,
     Shape,
     Shapes,
     Spot,
@@ -240,11 +235,14 @@ class SchemaReader:
             return self._asked_of(self._reference(spot, "$ref"), track)
         follow = track or "unevaluatedItems" in schema or "unevaluatedProperties" in schema
         found = self._without_closing(spot, track=follow)
-        if "unevaluatedProperties" in schema:
-            found = self._close_members(spot, found, track=track)
-        if "unevaluatedItems" in schema:
-            found = self._close_items(spot, found, track=track)
-        return found if track else tuple(dict.fromkeys(map(_without_seen, found)))
+        for keyword, close in (
+            ("unevaluatedProperties", close_members),
+            ("unevaluatedItems", close_items),
+        ):
+            if keyword in schema:
+                operand = self._operand(spot, schema[keyword], f"{spot.place}/{keyword}")
+                found = close(found, operand, track=track)
+        return found if track else tuple(dict.fromkeys(map(without_seen, found)))
 
     def _without_closing(self, spot: Spot, *, track: bool) -> Shapes:
         """What all keywords but `unevaluated...` allow."""
@@ -429,7 +427,7 @@ class SchemaReader:
 
     def _any_of(self, branches: list[Operand], at: str, track: bool) -> Shapes:
         read = [self._asked_of(branch, track) for branch in branches]
-        if not track or not any(_evaluates(shape) for shapes in read for shape in shapes):
+        if not track or not any(evaluates(shape) for shapes in read for shape in shapes):
             return _all(read)
         if len(read) > MAX_SEEN_TOGETHER:
             raise unsupported(
@@ -500,103 +498,34 @@ class SchemaReader:
             otherwise = self._operand(spot, schema["else"], f"{at}/else")
             yield self.meet(self._refuted_of(condition), self._refuted_of(otherwise))
 
-    # -- what no other keyword has evaluated -------------------------------------------------
-
-    def _close_members(self, spot: Spot, shapes: Shapes, *, track: bool) -> Shapes:
-        """`unevaluatedProperties`: a rule for the names that are outside of all that was seen."""
-        at = f"{spot.place}/unevaluatedProperties"
-        operand = self._operand(spot, spot.schema["unevaluatedProperties"], at)
-        found: list[Shape] = []
-        for shape in shapes:
-            if not isinstance(shape, ObjectShape):
-                found.append(shape)
-                continue
-            closed = replace(
-                shape,
-                rules=(*shape.rules, Rule(_unseen(shape), operand)),
-                seen=(EVERY_NAME,) if track else (),
-                open=shape.open or not shape.seen,
-            )
-            found.append(closed)
-        return tuple(found)
-
-    def _close_items(self, spot: Spot, shapes: Shapes, *, track: bool) -> Shapes:
-        """`unevaluatedItems`: what holds for the items behind, and beside, all that was seen."""
-        at = f"{spot.place}/unevaluatedItems"
-        operand = self._operand(spot, spot.schema["unevaluatedItems"], at)
-        found: list[Shape] = []
-        for shape in shapes:
-            if not isinstance(shape, ArrayShape):
-                found.append(shape)
-                continue
-            closed = shape
-            if shape.seen.count is not None and operand:
-                rest = (Either((operand, *shape.seen.matching)),)
-                met = intersect(shape, ArrayShape((ANYTHING,) * shape.seen.count, rest))
-                assert isinstance(met, ArrayShape), "closing an array leaves its lengths"
-                closed = met
-            found.append(replace(closed, seen=ItemsSeen(None)) if track else closed)
-        return tuple(found)
-
     def _unclosed(self, spot: Spot, keyword: str) -> Iterator[Shape]:
-        """What refutes `unevaluated...`: a part that was not seen, and does not have its operand.
+        """What refutes `unevaluated...`.
 
         Only where all alternatives have seen the same: otherwise one that holds, too, may have seen
         more.
         """
-        at = f"{spot.place}/{keyword}"
-        operand = self._operand(spot, spot.schema[keyword], at)
+        operand = self._operand(spot, spot.schema[keyword], f"{spot.place}/{keyword}")
         kind = ObjectShape if keyword == "unevaluatedProperties" else ArrayShape
         shapes = [s for s in self._without_closing(spot, track=True) if isinstance(s, kind)]
         if len({shape.seen for shape in shapes}) > 1:
-            raise unsupported(f"{keyword!r} of several alternatives under a negation", at)
+            raise unsupported(
+                f"{keyword!r} of several alternatives under a negation", f"{spot.place}/{keyword}"
+            )
         for shape in shapes:
-            for other in negations(operand):
-                more: Shape | None = None
-                if isinstance(shape, ObjectShape):
-                    more = ObjectShape(some=(Rule(_unseen(shape), other),))
-                elif shape.seen.count is not None:
-                    unseen = [other]
-                    for matching in shape.seen.matching:
-                        unseen = [both(o, n) for o in unseen for n in negations(matching)]
-                    both_not = (Either(tuple(unseen)),)
-                    more = ArrayShape(contains=(Contains(both_not, 1, start=shape.seen.count),))
-                met = more and intersect(shape, more)
-                if met:
-                    yield _without_seen(met)
+            yield from with_unseen(shape, operand)
 
 
 def _bytes_of(shape: Shape) -> int:
     return BYTES_PER_SHAPE + BYTES_PER_PART * size_of(shape)
 
 
-def _unseen(shape: ObjectShape) -> tuple[Names, ...]:
-    """The names outside of all that was seen."""
-    others = tuple(replace(names, outside=not names.outside) for names in shape.seen)
-    return others or (EVERY_NAME,)
-
-
 def _all(alternatives: Iterable[Shapes]) -> Shapes:
     """The alternatives of any of them, each once."""
     found = list(alternatives)
     united = tuple(dict.fromkeys(shape for shapes in found for shape in shapes))
-    if any(shapes is EVERYTHING for shapes in found) and not any(map(_evaluates, united)):
+    if any(shapes is EVERYTHING for shapes in found) and not any(map(evaluates, united)):
         return EVERYTHING
     return united
-
-
-def _evaluates(shape: Shape) -> bool:
-    if isinstance(shape, ObjectShape):
-        return bool(shape.seen)
-    return isinstance(shape, ArrayShape) and shape.seen != ItemsSeen()
-
-
-def _without_seen(shape: Shape) -> Shape:
-    if isinstance(shape, ObjectShape) and shape.seen:
-        return replace(shape, seen=())
-    if isinstance(shape, ArrayShape) and shape.seen != ItemsSeen():
-        return replace(shape, seen=ItemsSeen())
-    return shape
 
 
 _TYPE_NAMES: dict[type[Shape], str] = {
