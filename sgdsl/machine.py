@@ -208,7 +208,7 @@ class Machine:
         assert isinstance(node, Select), "only an active select is chosen from"
         choice = pick(node.method, scores, temperature=node.temperature, draw=draw)
         text = node.choices[choice.index]
-        said = {**meta, **choice.meta(node.choices, scores)}
+        said = {**meta, **choice.meta(node.choices, scores, method=node.method)}
         self._answer(branch, text, text, name=node.name, meta=said)
         return text
 
