@@ -41,7 +41,7 @@ configs = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=int(__import__("os").environ.get("EX","60")), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     batch=st.lists(reference.programs, min_size=1, max_size=6),
