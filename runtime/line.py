@@ -182,7 +182,7 @@ class Line:
             frequency_penalty=sampling.frequency_penalty or 0.0,
             presence_penalty=sampling.presence_penalty or 0.0,
             counts=self.generation.counts,
-            wants_logprob=bool(sampling.return_logprob or sampling.top_logprobs_num),
+            wants_logprob=sampling.wants_logprobs,
             num_top=sampling.top_logprobs_num or 0,
         )
 
