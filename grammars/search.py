@@ -25,7 +25,7 @@ from grammars.budget import Budget, Limits, too_deep_is_over_budget
 from grammars.charset import ANY, utf8
 from grammars.constraint import Regex
 from grammars.derive import has_string, walk
-from grammars.errors import EmptyLanguageError, GrammarError, UnsupportedError
+from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError, UnsupportedError
 from grammars.expr import Expr
 from grammars.regex_looks import look, looks_beyond
 from grammars.regex_lowering import lower_full
@@ -42,11 +42,14 @@ from grammars.regex_tree import (
     sequence,
 )
 
-COMPILE = Limits(20_000, 1.0, 8 << 20)
+COMPILE = Limits(10_000, 0.5, 8 << 20)
 """What a pattern may cost before it is first used."""
 
-LAZY = Limits(20_000, 1.0, 16 << 20)
-"""What one call may cost, and what a pattern's states may keep."""
+LAZY = Limits(4_000, 0.5, 16 << 20)
+"""What a call may cost that looks at what was just written; and what the states may keep."""
+
+BACK = Limits(200_000, 1.0, 16 << 20)
+"""What the way back from a match may cost, which is walked once."""
 
 MAX_KNOWN = 64
 """Patterns that are kept, with their states."""
@@ -100,7 +103,6 @@ class Searched:
             self._back = self._lowered(Seq((back, Chars(ANY))))
             self._back_whole = self._lowered(back)
             self.open_start = self._lowered(_without_looks(self._tree))
-        self._algebra.budget.allow(*LAZY)
 
     @property
     def is_worn(self) -> bool:
@@ -111,16 +113,22 @@ class Searched:
         return lower_full(self._algebra, tree, utf8)
 
     @contextmanager
-    def _step(self) -> Iterator[None]:
+    def _step(self, limits: Limits) -> Iterator[None]:
         with self._lock, too_deep_is_over_budget():
-            self._algebra.budget.refill()
+            budget = self._algebra.budget
+            if budget.num_bytes > limits.max_bytes:  # a call's few steps may never come to look
+                raise CompileBudgetError(
+                    f"the pattern {self.pattern[:80]!r} takes more than {limits.max_bytes >> 20} "
+                    "MiB for what may still become a match; bound its repetitions more tightly"
+                )
+            budget.allow(*limits)
             yield
 
     def advance(self, node: Expr, text: str) -> tuple[Expr, int | None]:
         """The state after `text`, or after its first characters with which a match ends: how many
         they are.
         """
-        with self._step():
+        with self._step(LAZY):
             for place, char in enumerate(text, 1):
                 node = walk(self._algebra, node, _bytes(char))
                 if node.nullable:
@@ -130,7 +138,7 @@ class Searched:
     def start_of(self, text: str) -> int:
         """Where the longest match that ends with `text` begins."""
         found = None
-        with self._step():
+        with self._step(BACK):
             node, whole = self._back, self._back_whole
             for place in range(len(text) - 1, -1, -1):
                 data = _bytes(text[place])
@@ -146,7 +154,7 @@ class Searched:
 
     def follow(self, places: dict[Expr, int], char: str) -> dict[Expr, int]:
         """Where matches may have begun, by what is left of them, after one more character."""
-        with self._step():
+        with self._step(LAZY):
             after: dict[Expr, int] = {}
             for node, start in places.items():
                 rest = walk(self._algebra, node, _bytes(char))
