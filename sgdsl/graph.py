@@ -145,6 +145,10 @@ class Shape:
                 pass
         self._last_id = node.id
 
+    def last_gen(self, branch: int) -> str | int | None:
+        """What the gen wrote that a check would look at; None where there is nothing to check."""
+        return self._since_gen[branch][1][0] if branch in self._since_gen else None
+
     def checked(self, node: Check, name: str | None) -> tuple[int, str | int]:
         """The id of the gen that a check may have written again, and what it looks at: `name`, or
         that gen's own output (an int: an unnamed one).

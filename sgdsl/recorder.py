@@ -91,10 +91,12 @@ class Recorder:
         hold together of whatever is written in the end.
         """
         with self._lock:
-            self.write(branch, (partial(Check, name=name, retries=retries),))
+            own = self._open_shape().last_gen(branch)
+            shown = own if name is None and isinstance(own, str) else name
+            self.write(branch, (partial(Check, name=shown, retries=retries),))
             node = self.nodes[-1]
             assert isinstance(node, Check), "it was written just now"
-            gen, key = self._open_shape().checked(node, name)
+            gen, key = self._open_shape().checked(node, shown)
             of_gen, asked = self._conditions.get(branch, (gen, ()))
             asked = (*(asked if of_gen == gen else ()), condition.of(key))
             self._conditions[branch] = (gen, asked)

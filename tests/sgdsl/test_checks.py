@@ -65,7 +65,7 @@ def test_after_the_retries_it_fails_with_the_value_the_predicate_the_node_and_th
         run(body, {"x": ["a", "b", "c", "never asked for"]})
     error = caught.value
     assert error.value == "c"
-    assert error.node == "%2 check _ retries=2"
+    assert error.node == "%2 check x retries=2"
     assert error.source is not None
     assert "test_checks.py" in error.source
     assert "'x' was written 3 times and did not pass long_enough (more than" in str(error)
