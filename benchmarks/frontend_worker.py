@@ -21,18 +21,15 @@ REPLY = "x"
 def programs(sgl: Any) -> dict[str, Any]:
     """What is measured, by name; each takes one argument, `q`."""
 
-    @sgl.function
     def one_gen(s: Any, q: str) -> None:
         s += "Question: " + q + "\nAnswer:" + sgl.gen("answer", max_tokens=8)
 
-    @sgl.function
     def fork_4(s: Any, q: str) -> None:
         s += "Question: " + q
         forks = s.fork(4)
         forks += "\nAnswer:" + sgl.gen("answer", max_tokens=8)
         forks.join()
 
-    @sgl.function
     def chat(s: Any, q: str) -> None:
         s += sgl.system("You are brief.")
         s += sgl.user(q)
@@ -40,12 +37,12 @@ def programs(sgl: Any) -> dict[str, Any]:
         s += sgl.user("And why?")
         s += sgl.assistant(sgl.gen("second", max_tokens=8))
 
-    @sgl.function
     def reads(s: Any, q: str) -> None:
         s += "Question: " + q + "\nTool:" + sgl.gen("tool", max_tokens=8)
         s += "\nResult:" + s["tool"] + sgl.gen("answer", max_tokens=8)
 
-    return {"one_gen": one_gen, "fork_4": fork_4, "chat": chat, "reads": reads}
+    bodies = (one_gen, fork_4, chat, reads)
+    return {body.__name__: sgl.function(body) for body in bodies}
 
 
 def instant_backend(name: str, sgl: Any) -> Any:
