@@ -267,7 +267,7 @@ class Machine:
         sampling = node.sampling.over(self._defaults)
         if branch.role is not None and self._template.stop:
             stop = (*(sampling.stop or ()), *self._template.stop)
-            sampling = replace(sampling, stop=stop)
+            sampling = Sampling(stop=stop).over(sampling)
         if attempt or index:  # what is written again, and each of several, is another draw
             seed = self._seed if sampling.seed is None else sampling.seed
             sampling = replace(sampling, seed=derive_seed(seed, attempt << 32 | index))
