@@ -87,6 +87,7 @@ class Branch:
         "role",
         "role_start",
         "scopes",
+        "shown",
         "texts",
         "unnamed",
         "variables",
@@ -97,6 +98,8 @@ class Branch:
         self.pieces: list[Piece] = list(parent.pieces) if parent else []
         self.variables: dict[str, Any] = dict(parent.variables) if parent else {}
         self.texts: dict[str, str] = dict(parent.texts) if parent else {}
+        self.shown: dict[str, str] = {}
+        """How variables of several outputs stand in a list; their text is that of the first."""
         self.metas: dict[str, dict[str, Any]] = dict(parent.metas) if parent else {}
         self.messages: list[dict[str, str]] = list(parent.messages) if parent else []
         self.role: str | None = parent.role if parent else None
@@ -154,6 +157,7 @@ class Branch:
             self.mark.replaced.append((name, before, self.texts.get(name), self.metas.get(name)))
         self.variables[name] = value
         self.texts[name] = text
+        self.shown.pop(name, None)
         if meta:
             self.metas[name] = meta
         else:

@@ -253,6 +253,9 @@ class Machine:
         first, gen = completions[0], node.gen
         meta = {**first.meta, "completions": [completion.meta for completion in completions]}
         self._answer(parent, first.text, gathered(values), name=gen.name, meta=meta)
+        if gen.name is not None:
+            texts = [c.text if gen.typed else repr(c.text) for c in completions]
+            parent.shown[gen.name] = f"[{', '.join(texts)}]"
         return Adopt((parent.pieces[-1],), node.children[0])
 
     def _rewind(self, branch: Branch) -> Rewind:
@@ -370,6 +373,8 @@ def _shown(branch: Branch, name: str) -> str:
     """A variable as it stands in the text of a list. Made of its text: `repr(value)` can be
     anybody's code, and the value need not be there yet.
     """
+    if name in branch.shown:
+        return branch.shown[name]
     text = branch.texts.get(name)
     return repr(text) if isinstance(branch.variables.get(name), str) else str(text)
 

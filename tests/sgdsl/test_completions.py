@@ -87,10 +87,13 @@ def test_a_gather_makes_lists_of_lists() -> None:
     @sgl.function
     def program(s: ProgramState) -> None:
         forks = s.fork(2)
-        forks += gen("a", n=2, type=int)
+        forks += gen("a", n=2, type=int) + gen("b", n=2)
         forks.join()
+        s += s.ref("a") + s.ref("b")
 
-    assert program.run(backend=MockBackend({"a": list("1234")}))["a"] == [[1, 2], [3, 4]]
+    state = program.run(backend=MockBackend({"a": list("1234"), "b": list("wxyz")}))
+    assert (state["a"], state["b"]) == ([[1, 2], [3, 4]], [["w", "x"], ["y", "z"]])
+    assert state.text() == "[[1, 2], [3, 4]][['w', 'x'], ['y', 'z']]"
 
 
 def test_one_that_fails_fails_the_run_at_its_node() -> None:
