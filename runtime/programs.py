@@ -321,8 +321,11 @@ class Programs:
             self._end_generation(line)
             return True
         if line.run.streaming:
-            line.run.stream(line.branch_id, generation.text)
+            return not self._guard(line, partial(self._show, line))
         return False
+
+    def _show(self, line: Line) -> None:
+        line.run.stream(line.branch_id, line.generation.text)
 
     def _end_generation(self, line: Line) -> None:
         generation = line.generation

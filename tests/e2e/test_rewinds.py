@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import sgdsl as sgl
+from grammars import CompileBudgetError, search
 from runtime.tokenizer import Tokenizer
 from sgdsl.machine import Piece
 from tests.e2e.conftest import HashService, MakeService
@@ -108,6 +109,39 @@ def test_a_stop_pattern_ends_a_stream_before_it(make_service: MakeService) -> No
             0,
             2,
         }
+
+
+@sgl.function
+def write_until(s: sgl.ProgramState, pattern: str) -> None:
+    s += "the" + sgl.gen("x", 40, temperature=1.0, ignore_eos=True, stop_regex=pattern)
+
+
+def test_a_pattern_that_costs_too_much_fails_its_row_alone(
+    make_service: MakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service()
+    monkeypatch.setattr(search, "LAZY", search.LAZY._replace(max_bytes=40_000))
+    states = write_until.run_batch([("[^0]{300}c",), ("0c0",)], backend=service)
+    error = states[0].error()
+    assert isinstance(error, sgl.ProgramError)
+    assert isinstance(error.__cause__, CompileBudgetError)
+    assert states[1].error() is None
+    service.check_idle()
+
+
+def test_so_does_one_of_which_nobody_can_say_what_may_be_shown(
+    make_service: MakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise CompileBudgetError("too much")
+
+    monkeypatch.setattr(search.Search, "num_settled", refuse)
+    service = make_service()
+    state = write_until.run("0c0", backend=service, stream=True)
+    with pytest.raises(sgl.ProgramError, match="CompileBudgetError: too much"):
+        "".join(state.text_iter())
+    assert write_until.run("0c0", backend=service).error() is None
+    service.check_idle()
 
 
 def write_on(service: HashService, seed: int) -> str:
