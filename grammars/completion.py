@@ -186,7 +186,7 @@ class Completions:
         if isinstance(node, Union):
             return self._cheapest([self._prepend(option, tail) for option in node.options])
         if isinstance(node, Repeat):
-            return self._repeated(node, tail)
+            return self._rounds_before(node.body, node.low, tail)
         if isinstance(node, Words):
             words = node.table[node.first : node.last]
             if len(words) > TRIED_WORDS:
@@ -216,13 +216,13 @@ class Completions:
             tail = self._prepend(part, tail)
         return tail
 
-    def _repeated(self, node: Repeat, tail: Spelling) -> Spelling:
+    def _rounds_before(self, body: Expr, low: int, tail: Spelling) -> Spelling:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
-        rounds = self._rounds.setdefault((node.body, tail), [tail])
-        while len(rounds) <= node.low:
+        rounds = self._rounds.setdefault((body, tail), [tail])
+        while len(rounds) <= low:
             self.algebra.budget.spend()
-            rounds.append(self._prepend(node.body, rounds[-1]))
-        return rounds[node.low]
+            rounds.append(self._prepend(body, rounds[-1]))
+        return rounds[low]
 
     def _cheapest(self, options: list[Spelling]) -> Spelling:
         return min(options, key=lambda s: (s.cost, s.length), default=self._nowhere)
@@ -264,6 +264,13 @@ class Completions:
         chosen = single if single else mask
         letters = chosen & _COMMON
         return _some_bytes(letters or chosen, TRIED_BYTES)
+
+    def cost_of_run(self, begun: Expr, body: Expr, rounds: int, tail: Expr) -> int:
+        """The cost of `begun . body{rounds,} . tail`, which need not be made for it."""
+        end = self.spelling(tail)
+        if end.cost < UNREACHABLE and rounds:
+            end = self._rounds_before(body, rounds, end)
+        return self._prepend(begun, end).cost
 
     # -- searching -----------------------------------------------------------------------------
 

@@ -1,0 +1,166 @@
+"""States that are runs of characters. Owns when a state is one, and what it becomes inside.
+
+See `char_walks` for what a run is, and why its inside need not be walked state by state.
+It must not know of masks and budgets.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grammars.algebra import Algebra
+from grammars.char_walks import BORDER, BROKEN, CharWalk
+from grammars.completion import UNREACHABLE, Completions
+from grammars.derive import arms
+from grammars.expr import Arms, Concat, Expr, Repeat
+from grammars.noting import ROUNDS, has_ref, has_room
+from grammars.trie import Int32, Trie
+
+WIDE = 16
+"""First bytes of an x whose runs are walked apart; a narrower one reaches little."""
+
+MAX_PARTS = 254
+"""Beginnings of strings of x; they are numbered in a byte."""
+
+MAX_KEPT = 24
+"""Walks that are kept: each takes 5 bytes for each node of a trie, 10 for each token."""
+
+
+@dataclass(frozen=True)
+class CharBody:
+    """An x of which no string begins with another. `parts[p]`: what remains of it after beginning
+    p + 1 (see `char_walks`); `steps` are its steps, `first` the bytes that it begins with.
+    """
+
+    body: Expr
+    parts: Sequence[Expr]
+    steps: NDArray[np.uint8]
+    first: int
+
+
+@dataclass(frozen=True)
+class CharLoop:
+    """A state `x{low,high} . tail` (`high=None`: no bound) that a byte of x never leaves."""
+
+    x: CharBody
+    low: int
+    high: int | None
+    tail: Expr
+    leaving: Arms
+
+    def state(self, algebra: Algebra, code: int, stride: int) -> Expr:
+        """The state at a code."""
+        part, count = divmod(code, stride)
+        taken = count + (part > 0)
+        high = None if self.high is None else self.high - taken
+        rest = algebra.concat(
+            algebra.repeat(self.x.body, max(self.low - taken, 0), high), self.tail
+        )
+        return algebra.concat(self.x.parts[part - 1], rest) if part else rest
+
+    def costs(self, completions: Completions, codes: Sequence[int], walk: CharWalk) -> Int32:
+        """The cost of finishing at each of these codes, by code; UNREACHABLE elsewhere, and where
+        the run is too short for a code.
+        """
+        found = np.full(walk.num_codes, UNREACHABLE, dtype=np.int32)
+        known: dict[tuple[int, int], int] = {}
+        for code in codes:
+            part, count = divmod(code, walk.stride)
+            if self.high is not None and count + (part > 0) > self.high:
+                continue
+            key = part, max(self.low - count - (part > 0), 0)
+            if key not in known:
+                begun = self.x.parts[part - 1] if part else completions.algebra.epsilon
+                known[key] = completions.cost_of_run(begun, self.x.body, key[1], self.tail)
+            found[code] = known[key]
+        return found
+
+
+class CharLoops:
+    """Finds the runs among states, and keeps their walks, also across grammars."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[Expr, CharBody | None] = {}
+        self._walks: OrderedDict[tuple[bytes, Trie], CharWalk] = OrderedDict()
+
+    def forget(self) -> None:
+        """Keep no expression."""
+        self._bodies.clear()
+
+    def walk(self, loop: CharLoop, trie: Trie) -> CharWalk:
+        """The walks of a trie for the run's x: those of any x with the same steps."""
+        key = loop.x.steps.tobytes(), trie
+        found = self._walks.get(key)
+        if found is None:
+            found = self._walks[key] = CharWalk(loop.x.steps, trie)
+            if len(self._walks) > MAX_KEPT:
+                self._walks.popitem(last=False)
+        else:
+            self._walks.move_to_end(key)
+        return found
+
+    def find(self, algebra: Algebra, node: Expr, longest: int) -> CharLoop | None:
+        """The run that a state is, if it is one; tokens have at most `longest` bytes.
+
+        None where a byte may both stay in the run and leave it: then a text stands in two places at
+        once. None also where what cannot be passed (see `noting`) comes near.
+        """
+        head, tail = (node.head, node.tail) if isinstance(node, Concat) else (node, algebra.epsilon)
+        if not isinstance(head, Repeat) or head.high == 1:
+            return None
+        if tail.pending:
+            is_near = head.high is not None and head.high <= longest + ROUNDS
+            if is_near or not has_room(node):
+                return None
+        body = self._body(algebra, head.body)
+        if body is None:
+            return None
+        leaving = arms(algebra, tail)
+        if any(mask & body.first for mask, _ in leaving):
+            return None
+        return CharLoop(body, head.low, head.high, tail, leaving)
+
+    def _body(self, algebra: Algebra, body: Expr) -> CharBody | None:
+        if body not in self._bodies:
+            self._bodies[body] = _char_body(algebra, body)
+        return self._bodies[body]
+
+
+def _char_body(algebra: Algebra, body: Expr) -> CharBody | None:
+    """An x, with its states numbered in the order in which bytes come upon them: two of the same
+    strings have the same steps.
+    """
+    if not body.plain or body.nullable or body.notes or has_ref(body):
+        return None
+    first = 0
+    for mask, _ in arms(algebra, body):
+        first |= mask
+    if first.bit_count() < WIDE:
+        return None
+    numbers: dict[Expr, int] = {algebra.epsilon: BORDER}
+    parts: list[Expr] = []
+    rows = [[BROKEN] * 256]
+    pending = [body]
+    for node in pending:  # it grows on the way
+        row = [BROKEN] * 256
+        for byte, rest in _steps_of(arms(algebra, node)):
+            if rest not in numbers:
+                if rest.nullable or rest is body or not rest.plain or len(parts) == MAX_PARTS:
+                    return None
+                numbers[rest] = len(parts) + 2
+                parts.append(rest)
+                pending.append(rest)
+            row[byte] = numbers[rest]
+        rows.append(row)
+    return CharBody(body, parts, np.array(rows, dtype=np.uint8), first)
+
+
+def _steps_of(found: Arms) -> list[tuple[int, Expr]]:
+    """Each byte, in order, and what remains after it."""
+    steps = [(byte, rest) for mask, rest in found for byte in range(256) if mask >> byte & 1]
+    return sorted(steps, key=lambda step: step[0])
