@@ -7,7 +7,7 @@ It must not know of masks and budgets.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,17 +45,25 @@ class CharBody:
 
 @dataclass(frozen=True)
 class CharLoop:
-    """A state `x{low,high} . tail` (`high=None`: no bound) that a byte of x never leaves."""
+    """A state `x{low,high} . tail` (`high=None`: no bound) that a byte of x never leaves, and what
+    leaves it. `stride` is that of its codes (see `char_walks`).
+    """
 
     x: CharBody
+    stride: int
     low: int
     high: int | None
     tail: Expr
     leaving: Arms
 
-    def state(self, algebra: Algebra, code: int, stride: int) -> Expr:
-        """The state at a code."""
-        part, count = divmod(code, stride)
+    def has_room(self, code: int) -> bool:
+        """Whether the run is long enough for a code."""
+        part, count = divmod(code, self.stride)
+        return self.high is None or count + (part > 0) <= self.high
+
+    def state(self, algebra: Algebra, code: int) -> Expr:
+        """The state at a code for which there is room."""
+        part, count = divmod(code, self.stride)
         taken = count + (part > 0)
         high = None if self.high is None else self.high - taken
         rest = algebra.concat(
@@ -63,16 +71,14 @@ class CharLoop:
         )
         return algebra.concat(self.x.parts[part - 1], rest) if part else rest
 
-    def costs(self, completions: Completions, codes: Sequence[int], walk: CharWalk) -> Int32:
+    def costs(self, completions: Completions, codes: Iterable[int]) -> Int32:
         """The cost of finishing at each of these codes, by code; UNREACHABLE elsewhere, and where
         the run is too short for a code.
         """
-        found = np.full(walk.num_codes, UNREACHABLE, dtype=np.int32)
+        found = np.full((len(self.x.parts) + 1) * self.stride, UNREACHABLE, dtype=np.int32)
         known: dict[tuple[int, int], int] = {}
-        for code in codes:
-            part, count = divmod(code, walk.stride)
-            if self.high is not None and count + (part > 0) > self.high:
-                continue
+        for code in filter(self.has_room, codes):
+            part, count = divmod(code, self.stride)
             key = part, max(self.low - count - (part > 0), 0)
             if key not in known:
                 begun = self.x.parts[part - 1] if part else completions.algebra.epsilon
@@ -123,7 +129,7 @@ class CharLoops:
         leaving = arms(algebra, tail)
         if any(mask & body.first for mask, _ in leaving):
             return None
-        return CharLoop(body, head.low, head.high, tail, leaving)
+        return CharLoop(body, longest + 1, head.low, head.high, tail, leaving)
 
     def _body(self, algebra: Algebra, body: Expr) -> CharBody | None:
         if body not in self._bodies:

@@ -107,11 +107,6 @@ class CharWalk:
         found: list[int] = np.bincount(codes, minlength=self.num_codes).nonzero()[0].tolist()
         return found
 
-    def needed(self, codes: Int32) -> Int32:
-        """The strings of x that a run must allow for a text to stand at each code."""
-        needed: Int32 = codes % self.stride + (codes >= self.stride)
-        return needed
-
     def below(self, nodes: Ids) -> Below:
         """What lies below nodes that are not below each other, with counts from 0 at each."""
         if len(nodes) == 1 and not nodes[0]:

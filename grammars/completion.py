@@ -33,7 +33,7 @@ from grammars.expr import (
     Words,
 )
 from grammars.few_texts import few_texts
-from grammars.noting import SLACK, before_pending, has_room, loosened
+from grammars.noting import SLACK, WIDE, before_pending, has_room, loosened
 from grammars.relax import relax
 from grammars.vocabulary import Vocabulary
 
@@ -170,21 +170,22 @@ class Completions:
         """The witness of `node` in front of `tail`."""
         if node.nullable or tail.cost >= UNREACHABLE:
             return tail
-        if isinstance(node, Literal):
-            return self._bytes(node.data, tail)
         key = (node, tail)
-        if key not in self._before:
+        found = self._before.get(key)
+        if found is None:
             self.algebra.budget.spend(1, 4 * BYTES_PER_CELL)
-            self._before[key] = self._choose(node, tail)
-        return self._before[key]
+            found = self._before[key] = self._choose(node, tail)
+        return found
 
     def _choose(self, node: Expr, tail: Spelling) -> Spelling:
+        if isinstance(node, Literal):  # kept, too: what comes before it is kept by its spelling
+            return self._bytes(node.data, tail)
         if isinstance(node, ByteSet):
             return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
         if isinstance(node, Concat):
             return self._in_front(node, tail)
         if isinstance(node, Union):
-            return self._cheapest([self._prepend(option, tail) for option in node.options])
+            return self._any_of(node, tail)
         if isinstance(node, Repeat):
             return self._rounds_before(node.body, node.low, tail)
         if isinstance(node, Words):
@@ -204,6 +205,17 @@ class Completions:
             return self._fenced(self._prepend(kept, tail), SLACK)
         found = self.witness(node)
         return self._nowhere if found is None else self._bytes(found, tail)
+
+    def _any_of(self, node: Union, tail: Spelling) -> Spelling:
+        """The cheapest of some alternatives. Of the spellings of a character, single bytes come
+        first: the others are many, and hardly ever cheaper.
+        """
+        for option in node.options:
+            if isinstance(option, ByteSet) and option.mask.bit_count() >= WIDE:
+                found = self._prepend(option, tail)
+                if found.cost <= tail.cost + 1:
+                    return found
+        return self._cheapest([self._prepend(option, tail) for option in node.options])
 
     def _in_front(self, node: Expr, tail: Spelling) -> Spelling:
         """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""

@@ -70,7 +70,7 @@ class RunMask:
     def __init__(self, run: Run, completions: Completions) -> None:
         loop, walk = run.loop, run.walk
         self._walk = walk
-        self._costs = loop.costs(completions, walk.whole_codes, walk)
+        self._costs = loop.costs(completions, walk.whole_codes)
         possible = self._costs < UNREACHABLE
         self.dearest = int(self._costs.max(initial=-1, where=possible))
         self.row = self._row(possible, completions.vocabulary)
@@ -209,11 +209,11 @@ def _listed(reached: Reached, trie: Trie, states: StateTable) -> BandMask:
     tokens, costs = [reached.tokens], [cost_of[reached.states]]
     for loop, walk, inside, codes in reached.runs:
         tokens.append(inside)
-        costs.append(loop.costs(completions, walk.present(codes), walk)[codes])
+        costs.append(loop.costs(completions, walk.present(codes))[codes])
         stretch = max(stretch, completions.stretch(loop.tail))
     token_ids = trie.token_ids[np.concatenate(tokens)]
     all_costs = np.concatenate(costs)
-    if not vocabulary.is_complete:
+    if reached.runs or not vocabulary.is_complete:
         possible = all_costs < UNREACHABLE
         token_ids, all_costs = token_ids[possible], all_costs[possible]
     row = vocabulary.pack(token_ids)

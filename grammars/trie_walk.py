@@ -39,7 +39,9 @@ Places = dict[int, list[Ids]]
 
 
 class Run(NamedTuple):
-    """The tokens (indices into `trie.token_ids`) that stay inside of a run, and their codes."""
+    """The tokens (indices into `trie.token_ids`) that stay inside of a run, and their codes: also
+    those for which it is too short.
+    """
 
     loop: CharLoop
     walk: CharWalk
@@ -107,8 +109,8 @@ class TrieWalks:
         algebra = self._states.completions.algebra
         for loop, walk, tokens, codes in found.runs:
             state_of = np.zeros(walk.num_codes, dtype=np.int32)
-            for code in walk.present(codes):
-                state_of[code] = self._states.id_of(loop.state(algebra, code, walk.stride))
+            for code in filter(loop.has_room, walk.present(codes)):
+                state_of[code] = self._states.id_of(loop.state(algebra, code))
             reached[tokens] = state_of[codes]
         return reached
 
@@ -188,12 +190,8 @@ class TrieWalks:
         """Notes what lies inside of a run that begins at `nodes`; what lies next to it."""
         walk = self._loops.walk(loop, trie)
         below = walk.below(nodes)
-        tokens, codes = below.tokens, below.codes
-        if loop.high is not None and loop.high < walk.stride:
-            inside = (walk.needed(codes) <= loop.high).nonzero()[0]
-            tokens, codes = tokens[inside], codes[inside]
-        if len(tokens):
-            runs.append(Run(loop, walk, tokens, codes))
+        if len(below.tokens):
+            runs.append(Run(loop, walk, below.tokens, below.codes))
         return self._leave(loop, trie, below)
 
     def _leave(self, loop: CharLoop, trie: Trie, below: Below) -> Frontier:
