@@ -56,13 +56,15 @@ class CharWalk:
         self._trie = trie
         self.stride = trie.longest + 1
         self.num_codes = (len(steps) - 1) * self.stride
-        self._part, self._count = self._from_root()
+        self._part: NDArray[np.uint8] = np.zeros(trie.num_nodes, dtype=np.uint8)
+        self._part[0] = BORDER
+        self._count: Int32 = np.zeros(trie.num_nodes, dtype=np.int32)
+        exits = self._from_root()
         ends = trie.token_node[trie.in_order]
-        codes = (self._part[ends].astype(np.int32) - 1) * self.stride + self._count[ends]
-        self._codes: Int32 = np.where(self._part[ends] == BROKEN, -1, codes).astype(np.int32)
-        above = trie.parent[1:]
-        is_exit = (self._part[1:] == BROKEN) & (self._part[above] == BORDER)
-        exits = is_exit.nonzero()[0] + 1
+        part = self._part[ends]
+        codes = (part.astype(np.int32) - 1) * self.stride + self._count[ends]
+        codes[part == BROKEN] = -1
+        self._codes: Int32 = codes
         self._exits = exits[np.argsort(trie.first_below[exits])]
         self._exit_places = trie.first_below[self._exits]
         self._exit_counts: Int32 = self._count[trie.parent[self._exits]]
@@ -70,18 +72,26 @@ class CharWalk:
         self.rows: dict[bytes, Int32] = {}
         """For whoever makes bitmask rows of `whole`: those of some of its codes."""
 
-    def _from_root(self) -> tuple[NDArray[np.uint8], Int32]:
-        """For each node, where in a string of x it stands, and the whole strings before."""
+    def _from_root(self) -> Ids:
+        """Fills in where in a string of x each node stands, and the whole strings before; the nodes
+        that lie next to the run.
+        """
         trie = self._trie
-        part = np.zeros(trie.num_nodes, dtype=np.uint8)
-        count = np.zeros(trie.num_nodes, dtype=np.int32)
-        part[0] = BORDER
-        for level in trie.levels:
-            above = trie.parent[level]
-            reached = self._steps[part[above], trie.edge_byte[level]]
-            part[level] = reached
-            count[level] = count[above] + (reached == BORDER)
-        return part, count
+        steps = self._steps.ravel()
+        exits = []
+        first, last = 0, 1
+        while first < last:  # the nodes of a level between the first and the last alive
+            low = int(trie.first_child[first])
+            high = int(trie.first_child[last - 1] + trie.num_children[last - 1])
+            above = trie.parent[low:high]
+            before = self._part[above]
+            reached = steps[before.astype(np.intp) * 256 + trie.edge_byte[low:high]]
+            self._part[low:high] = reached
+            self._count[low:high] = self._count[above] + (reached == BORDER)
+            exits.append(((reached == BROKEN) & (before == BORDER)).nonzero()[0] + low)
+            alive = reached.nonzero()[0]
+            first, last = (low + int(alive[0]), low + int(alive[-1]) + 1) if len(alive) else (0, 0)
+        return np.concatenate(exits)
 
     @cached_property
     def whole(self) -> Below:

@@ -15,12 +15,14 @@ from typing import Protocol
 import numpy as np
 
 from grammars.algebra import Algebra
+from grammars.charset import ANY, json_text
 from grammars.clamp import clamp
 from grammars.completion import Completions, Spelling
 from grammars.derive import walk
 from grammars.expr import NEAR, Expr
 from grammars.masks import BYTES_PER_MASK, BandMask, Mask, MaskPart, compute_band, compute_parts
 from grammars.noting import loosened
+from grammars.prelude import prelude
 from grammars.relax import relax
 from grammars.row_table import RowTable
 from grammars.states import DEAD, StateTable
@@ -90,6 +92,17 @@ class MaskStore:
         self._states = StateTable()
         self._walks = TrieWalks(self._states)
         self._lock = Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes what all masks need, and those of JSON strings: here, and not while a row waits."""
+        alphabet = self.vocabulary.alphabet
+        algebra = Algebra(alphabet, prelude=prelude(alphabet))
+        quote = algebra.literal(b'"')
+        inside = algebra.repeat(json_text(algebra, ANY), 0, None)
+        completions = Completions(algebra, self.vocabulary)
+        for begun in (quote, algebra.epsilon):
+            self.mask(algebra.sequence([begun, inside, quote]), completions)
 
     def known(self, node: Expr) -> Mask | None:
         """The mask of a state, if it is known already."""

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 
+SPARSE = 8
+"""The tokens of more than this part of all nodes are found by a look at each token."""
+
 
 def ranges(first: NDArray[np.integer], last: NDArray[np.integer]) -> NDArray[np.intp]:
     """The numbers of all ranges `first[i]..last[i] - 1`, one range after another."""
@@ -87,7 +90,8 @@ class Trie:
         size = self.num_at.copy()
         for level in reversed(self.levels):
             above = self.parent[level]
-            size += np.bincount(above, weights=size[level], minlength=self.num_nodes).astype(int)
+            eldest = (np.diff(above, prepend=-1) != 0).nonzero()[0]
+            size[above[eldest]] += np.add.reduceat(size[level], eldest)
         first = np.zeros(self.num_nodes, dtype=np.intp)
         for level in self.levels:
             above = self.parent[level]
@@ -110,6 +114,12 @@ class Trie:
         self, nodes: NDArray[np.integer], states: Int32
     ) -> tuple[NDArray[np.intp], Int32]:
         """The tokens that end at any of `nodes`, as indices, and for each the state of its node."""
+        if len(nodes) * SPARSE > self.num_nodes:
+            state_of = np.zeros(self.num_nodes, dtype=states.dtype)
+            state_of[nodes] = states + 1
+            reached = state_of[self.token_node]
+            tokens = reached.nonzero()[0]
+            return tokens, reached[tokens] - 1
         number = self.num_at[nodes]
         first = self.first_below[nodes]
         return self.in_order[ranges(first, first + number)], states.repeat(number)

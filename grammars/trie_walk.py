@@ -23,11 +23,18 @@ from grammars.expr import Expr
 from grammars.states import DEAD, StateTable, members
 from grammars.trie import Int32, Trie, ranges
 
-FEW = 4
+FEW = 16
 """A frontier this small is walked in Python: a round of numpy costs as much as a dozen nodes."""
 
-NO_FEW = 48
+NO_FEW = 64
 """So many are walked with numpy again."""
+
+MANY = 256
+"""From so many on, the children of a frontier are found by a look at all nodes between the first
+and the last of them,"""
+
+SPARSE = 4
+"""where these are not more than so many times as many."""
 
 Ids = NDArray[np.integer]
 
@@ -120,21 +127,40 @@ class TrieWalks:
         self, trie: Trie, frontier: Frontier, found: list[Frontier], places: Places
     ) -> None:
         """Walks on below a frontier, up to the places of runs."""
-        states = self._states
         nodes, reached = frontier
         while len(nodes):
             if len(nodes) <= FEW and nodes[0]:
                 nodes, reached = self._extend_few(trie, (nodes, reached), found, places)
                 continue
-            states.fill_missing(reached)
-            counts = trie.num_children[nodes]
-            children = ranges(trie.first_child[nodes], trie.first_child[nodes] + counts)
-            successors = states.table[reached.repeat(counts), trie.edge_byte[children]]
-            alive = successors.nonzero()[0]
-            nodes, reached = children[alive], successors[alive]
+            self._states.fill_missing(reached)
+            if len(nodes) >= MANY:
+                nodes, reached = self._next_of_many(trie, nodes, reached)
+            else:
+                nodes, reached = self._next(trie, nodes, reached)
             found.append((nodes, reached))
             inner = trie.num_children[nodes].nonzero()[0]
             nodes, reached = self._cut_loops(nodes[inner], reached[inner], trie, places)
+
+    def _next(self, trie: Trie, nodes: Ids, reached: Int32) -> Frontier:
+        """The children of some nodes that are alive, and the state after each."""
+        counts = trie.num_children[nodes]
+        children = ranges(trie.first_child[nodes], trie.first_child[nodes] + counts)
+        successors = self._states.table[reached.repeat(counts), trie.edge_byte[children]]
+        alive = successors.nonzero()[0]
+        return children[alive], successors[alive]
+
+    def _next_of_many(self, trie: Trie, nodes: Ids, reached: Int32) -> Frontier:
+        """The same, by a look at all nodes of the levels in which the children are."""
+        first = int(trie.first_child[nodes[0]])
+        last = int(trie.first_child[nodes[-1]] + trie.num_children[nodes[-1]])
+        if not MANY <= last - first <= SPARSE * len(nodes) or (nodes[1:] < nodes[:-1]).any():
+            return self._next(trie, nodes, reached)
+        state_of = np.zeros(int(nodes[-1]) + 1, dtype=np.int32)
+        state_of[nodes] = reached
+        places = state_of[trie.parent[first:last]] * 256 + trie.edge_byte[first:last]
+        successors = self._states.table.ravel().take(places)
+        alive = successors.nonzero()[0]
+        return alive + first, successors[alive]
 
     def _extend_few(
         self, trie: Trie, frontier: Frontier, found: list[Frontier], places: Places
