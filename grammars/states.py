@@ -97,7 +97,7 @@ class StateTable:
         self._reserve()
         missing = state_ids[~self.filled[state_ids]]
         if len(missing):
-            for state_id in np.unique(missing).tolist():
+            for state_id in np.bincount(missing).nonzero()[0].tolist():
                 self._fill(state_id)
 
     def _fill(self, state_id: int) -> None:

@@ -27,7 +27,10 @@ FEW = 16
 """A frontier this small is walked in Python: a round of numpy costs as much as a dozen nodes."""
 
 NO_FEW = 64
-"""So many are walked with numpy again."""
+"""So many are walked with numpy again,"""
+
+MOST_FEW = 160
+"""and so are those that are left when so many were reached."""
 
 MANY = 256
 """From so many on, the children of a frontier are found by a look at all nodes between the first
@@ -169,7 +172,7 @@ class TrieWalks:
         filled, states = [], []
         first_child, num_children, edge_byte = trie.lists
         pending = list(zip(frontier[0].tolist(), frontier[1].tolist(), strict=True))
-        while pending and len(pending) <= NO_FEW:
+        while pending and len(pending) <= NO_FEW and len(filled) <= MOST_FEW:
             node, state = pending.pop()
             row = self._states.row(state)
             first = first_child[node]
