@@ -60,7 +60,7 @@ class CharWalk:
         self._part[0] = BORDER
         self._count: Int32 = np.zeros(trie.num_nodes, dtype=np.int32)
         exits = self._from_root()
-        ends = trie.token_node[trie.in_order]
+        ends = trie.node_in_order
         part = self._part[ends]
         codes = (part.astype(np.int32) - 1) * self.stride + self._count[ends]
         codes[part == BROKEN] = -1

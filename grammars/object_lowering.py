@@ -132,6 +132,7 @@ class _Members:
         self._layout = layout
         self._algebra = layout.algebra
         self._remembers = order.has_cells
+        self._endings: dict[tuple[State, frozenset[str]], Expr] = {}
 
     def ref(self, state: State, extras: Extras) -> Expr:
         """What may follow in a live state."""
@@ -173,13 +174,30 @@ class _Members:
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         step, after = self._order.finish(key.state) or next(self._order.steps(key.state))
-        parts: list[Expr] = []
-        for member in [step, *self._order.way_out(after)]:  # a reference for each would be a chain
-            if parts or not key.is_begun:
-                parts.append(self._layout.comma)
-            value = self._layout.value(member.choice.operand)
-            parts += [self._name(member, key.extras or frozenset()), value]
-        return algebra.sequence(parts)
+        extras = key.extras or frozenset()
+        first = [] if key.is_begun else [self._layout.comma]
+        return algebra.sequence([*first, *self._written(step, extras), self._ending(after, extras)])
+
+    def _ending(self, state: State, extras: frozenset[str]) -> Expr:
+        """All members of a short way to complete the object, each behind a comma: a reference for
+        each would be a chain. What follows one of them is kept, since it ends other ways, too.
+        """
+        way: list[tuple[State, Step]] = []
+        while (state, extras) not in self._endings and not self._order.is_complete(state):
+            found = self._order.finish(state)
+            assert found is not None, "a live state can be finished"
+            way.append((state, found[0]))
+            _, state = found
+        ending = self._endings.get((state, extras), self._algebra.epsilon)
+        for before, step in reversed(way):
+            self._algebra.budget.spend()
+            member = [self._layout.comma, *self._written(step, extras), ending]
+            ending = self._endings[before, extras] = self._algebra.sequence(member)
+        return ending
+
+    def _written(self, step: Step, extras: frozenset[str]) -> list[Expr]:
+        """A member: its name, the colon, its value."""
+        return [self._name(step, extras), self._layout.value(step.choice.operand)]
 
     # -- members -----------------------------------------------------------------------------
 

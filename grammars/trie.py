@@ -85,6 +85,11 @@ class Trie:
         return np.bincount(self.token_node, minlength=self.num_nodes)
 
     @cached_property
+    def node_in_order(self) -> NDArray[np.intp]:
+        """The node where each token ends, in the order of `in_order`."""
+        return self.token_node[self.in_order].astype(np.intp)
+
+    @cached_property
     def _below(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """For each node, where in `in_order` the tokens begin and end that end there or below."""
         size = self.num_at.copy()
