@@ -19,10 +19,14 @@ from grammars.completion import UNREACHABLE, Completions
 from grammars.derive import arms
 from grammars.expr import Arms, Concat, Expr, Repeat
 from grammars.noting import ROUNDS, has_ref, has_room
+from grammars.states import members
 from grammars.trie import Int32, Trie
 
 WIDE = 16
 """First bytes of an x whose runs are walked apart; a narrower one reaches little."""
+
+MAX_UNSURE = 2
+"""Bytes with which both an x and what follows its run may begin: from each, all is walked."""
 
 MAX_PARTS = 254
 """Beginnings of strings of x; they are numbered in a byte."""
@@ -34,19 +38,22 @@ MAX_KEPT = 24
 @dataclass(frozen=True)
 class CharBody:
     """An x of which no string begins with another. `parts[p]`: what remains of it after beginning
-    p + 1 (see `char_walks`); `steps` are its steps, `first` the bytes that it begins with.
+    p + 1 (see `char_walks`); `steps` are its steps, but for the first bytes of `unsure`.
     """
 
     body: Expr
     parts: Sequence[Expr]
     steps: NDArray[np.uint8]
-    first: int
+    unsure: int
 
 
 @dataclass(frozen=True)
 class CharLoop:
-    """A state `x{low,high} . tail` (`high=None`: no bound) that a byte of x never leaves, and what
-    leaves it. `stride` is that of its codes (see `char_walks`).
+    """A state `x{low,high} . tail` (`high=None`: no bound), and the arms of its tail.
+
+    Bytes with which both x and the tail begin (a backslash: any character may be escaped) are
+    `x.unsure`: what they lead to is no part of the run. `stride` is that of its codes (see
+    `char_walks`).
     """
 
     x: CharBody
@@ -60,6 +67,13 @@ class CharLoop:
         """Whether the run is long enough for a code."""
         part, count = divmod(code, self.stride)
         return self.high is None or count + (part > 0) <= self.high
+
+    def after(self, algebra: Algebra, count: int, byte: int) -> Expr:
+        """The state after so many strings of x, which there is room for, and one of the bytes that
+        are not sure.
+        """
+        found = arms(algebra, self.state(algebra, count))
+        return next((rest for mask, rest in found if mask >> byte & 1), algebra.empty)
 
     def state(self, algebra: Algebra, code: int) -> Expr:
         """The state at a code for which there is room."""
@@ -77,13 +91,18 @@ class CharLoop:
         """
         found = np.full((len(self.x.parts) + 1) * self.stride, UNREACHABLE, dtype=np.int32)
         known: dict[tuple[int, int], int] = {}
-        for code in filter(self.has_room, codes):
+        end = completions.spelling(self.tail)
+        for code in codes:
             part, count = divmod(code, self.stride)
-            key = part, max(self.low - count - (part > 0), 0)
-            if key not in known:
+            taken = count + (part > 0)
+            if self.high is not None and taken > self.high:
+                continue
+            key = part, max(self.low - taken, 0)
+            cost = known.get(key)
+            if cost is None:
                 begun = self.x.parts[part - 1] if part else completions.algebra.epsilon
-                known[key] = completions.cost_of_run(begun, self.x.body, key[1], self.tail)
-            found[code] = known[key]
+                cost = known[key] = completions.cost_of_run(begun, self.x.body, key[1], end)
+            found[code] = cost
         return found
 
 
@@ -91,7 +110,7 @@ class CharLoops:
     """Finds the runs among states, and keeps their walks, also across grammars."""
 
     def __init__(self) -> None:
-        self._bodies: dict[Expr, CharBody | None] = {}
+        self._bodies: dict[tuple[Expr, int], CharBody | None] = {}
         self._walks: OrderedDict[tuple[bytes, Trie], CharWalk] = OrderedDict()
 
     def forget(self) -> None:
@@ -113,8 +132,8 @@ class CharLoops:
     def find(self, algebra: Algebra, node: Expr, longest: int) -> CharLoop | None:
         """The run that a state is, if it is one; tokens have at most `longest` bytes.
 
-        None where a byte may both stay in the run and leave it: then a text stands in two places at
-        once. None also where what cannot be passed (see `noting`) comes near.
+        None where many bytes may both stay in the run and leave it. None also where what cannot be
+        passed (see `noting`) comes near.
         """
         head, tail = (node.head, node.tail) if isinstance(node, Concat) else (node, algebra.epsilon)
         if not isinstance(head, Repeat) or head.high == 1:
@@ -123,50 +142,50 @@ class CharLoops:
             is_near = head.high is not None and head.high <= longest + ROUNDS
             if is_near or not has_room(node):
                 return None
-        body = self._body(algebra, head.body)
-        if body is None:
-            return None
         leaving = arms(algebra, tail)
-        if any(mask & body.first for mask, _ in leaving):
+        outside = 0
+        for mask, _ in leaving:
+            outside |= mask
+        body = self._body(algebra, head.body, outside)
+        if body is None:
             return None
         return CharLoop(body, longest + 1, head.low, head.high, tail, leaving)
 
-    def _body(self, algebra: Algebra, body: Expr) -> CharBody | None:
-        if body not in self._bodies:
-            self._bodies[body] = _char_body(algebra, body)
-        return self._bodies[body]
+    def _body(self, algebra: Algebra, body: Expr, outside: int) -> CharBody | None:
+        """The x of a run that the bytes `outside` may leave."""
+        if not body.plain or body.nullable or body.notes:
+            return None
+        first = 0
+        for mask, _ in arms(algebra, body):
+            first |= mask
+        key = body, first & outside
+        if key[1].bit_count() > MAX_UNSURE or (first & ~outside).bit_count() < WIDE:
+            return None
+        if key not in self._bodies:
+            found = None if has_ref(body) else _char_body(algebra, *key)
+            self._bodies[key] = found
+        return self._bodies[key]
 
 
-def _char_body(algebra: Algebra, body: Expr) -> CharBody | None:
+def _char_body(algebra: Algebra, body: Expr, unsure: int) -> CharBody | None:
     """An x, with its states numbered in the order in which bytes come upon them: two of the same
     strings have the same steps.
     """
-    if not body.plain or body.nullable or body.notes or has_ref(body):
-        return None
-    first = 0
-    for mask, _ in arms(algebra, body):
-        first |= mask
-    if first.bit_count() < WIDE:
-        return None
     numbers: dict[Expr, int] = {algebra.epsilon: BORDER}
     parts: list[Expr] = []
-    rows = [[BROKEN] * 256]
+    rows = [np.full(256, BROKEN, dtype=np.uint8)]
     pending = [body]
     for node in pending:  # it grows on the way
-        row = [BROKEN] * 256
-        for byte, rest in _steps_of(arms(algebra, node)):
+        row = np.full(256, BROKEN, dtype=np.uint8)
+        for mask, rest in sorted(arms(algebra, node), key=lambda arm: arm[0] & -arm[0]):
+            if node is body:
+                mask &= ~unsure
             if rest not in numbers:
                 if rest.nullable or rest is body or not rest.plain or len(parts) == MAX_PARTS:
                     return None
                 numbers[rest] = len(parts) + 2
                 parts.append(rest)
                 pending.append(rest)
-            row[byte] = numbers[rest]
+            row[members(mask)] = numbers[rest]
         rows.append(row)
-    return CharBody(body, parts, np.array(rows, dtype=np.uint8), first)
-
-
-def _steps_of(found: Arms) -> list[tuple[int, Expr]]:
-    """Each byte, in order, and what remains after it."""
-    steps = [(byte, rest) for mask, rest in found for byte in range(256) if mask >> byte & 1]
-    return sorted(steps, key=lambda step: step[0])
+    return CharBody(body, parts, np.stack(rows), unsure)

@@ -58,7 +58,8 @@ class CharWalk:
         self.num_codes = (len(steps) - 1) * self.stride
         self._part: NDArray[np.uint8] = np.zeros(trie.num_nodes, dtype=np.uint8)
         self._part[0] = BORDER
-        self._count: Int32 = np.zeros(trie.num_nodes, dtype=np.int32)
+        small = np.uint8 if trie.longest < 1 << 8 else np.int32
+        self._count: Ids = np.zeros(trie.num_nodes, dtype=small)
         exits = self._from_root()
         ends = trie.node_in_order
         part = self._part[ends]
@@ -67,7 +68,7 @@ class CharWalk:
         self._codes: Int32 = codes
         self._exits = exits[np.argsort(trie.first_below[exits])]
         self._exit_places = trie.first_below[self._exits]
-        self._exit_counts: Int32 = self._count[trie.parent[self._exits]]
+        self._exit_counts: Int32 = self._count[trie.parent[self._exits]].astype(np.int32)
         self._kept: OrderedDict[bytes, Below] = OrderedDict()
         self.rows: dict[bytes, Int32] = {}
         """For whoever makes bitmask rows of `whole`: those of some of its codes."""
@@ -142,7 +143,7 @@ class CharWalk:
         """Below borders of the walk from the root: the same, but for the counts."""
         trie = self._trie
         first, last = trie.first_below[nodes] + trie.num_at[nodes], trie.last_below[nodes]
-        offset = self._count[nodes]
+        offset = self._count[nodes].astype(np.int32)
         places = ranges(first, last)
         codes = self._codes[places]
         inside = (codes >= 0).nonzero()[0]

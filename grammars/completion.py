@@ -281,12 +281,11 @@ class Completions:
         letters = chosen & _COMMON
         return _some_bytes(letters or chosen, TRIED_BYTES)
 
-    def cost_of_run(self, begun: Expr, body: Expr, rounds: int, tail: Expr) -> int:
-        """The cost of `begun . body{rounds,} . tail`, which need not be made for it."""
-        end = self.spelling(tail)
-        if end.cost < UNREACHABLE and rounds:
-            end = self._rounds_before(body, rounds, end)
-        return self._prepend(begun, end).cost
+    def cost_of_run(self, begun: Expr, body: Expr, rounds: int, tail: Spelling) -> int:
+        """The cost of `begun . body{rounds,}` and `tail`, which need not be made for it."""
+        if tail.cost < UNREACHABLE and rounds:
+            tail = self._rounds_before(body, rounds, tail)
+        return self._prepend(begun, tail).cost
 
     # -- searching -----------------------------------------------------------------------------
 

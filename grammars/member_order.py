@@ -141,17 +141,6 @@ class MemberOrder:
             assert not path or self.is_complete(here), "a path ends in a complete object"
         return self._finishing[state]
 
-    def way_out(self, state: State) -> list[Step]:
-        """All members of a short way to complete the object; it can be completed."""
-        steps: list[Step] = []
-        while not self.is_complete(state):
-            found = self.finish(state)
-            assert found is not None, "a live state can be finished"
-            step, state = found
-            steps.append(step)
-        self._budget.spend(len(steps) // SLOTS_PER_STEP)
-        return steps
-
     def missing(self, state: State) -> tuple[int, int]:
         """How many members are on that way, and how many of these are of cells."""
         way: list[tuple[State, Step]] = []

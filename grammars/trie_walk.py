@@ -97,19 +97,16 @@ class TrieWalks:
             self._extend(trie, frontier, found, places)
         while places:
             begun, places = places, {}
-            for state_id, nodes in begun.items():
+            for state_id, parts in begun.items():
                 loop = self._loop(state_id, trie)
                 assert loop is not None, "a place is noted where a run begins"
-                outside = self._enter(loop, trie, np.concatenate(nodes), runs)
-                if len(outside[0]):
-                    found.append(outside)
-                    inner = trie.num_children[outside[0]].nonzero()[0]
-                    inner_nodes, states = outside[0][inner], outside[1][inner]
-                    inner_nodes, states = self._cut_loops(inner_nodes, states, trie, places)
-                    self._extend(trie, (inner_nodes, states), found, places)
-        nodes_found = np.concatenate([nodes for nodes, _ in found] or [np.zeros(0, dtype=np.intp)])
-        states_found = np.concatenate([ids for _, ids in found] or [np.zeros(0, dtype=np.int32)])
-        return Reached(*trie.tokens_at(nodes_found, states_found), runs, whole=is_run and bool(runs))
+                outside = self._enter(loop, trie, np.concatenate(parts), runs)
+                found.append(outside)
+                self._extend(trie, self._inner(*outside, trie, places), found, places)
+        found.append((np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int32)))
+        nodes = np.concatenate([nodes for nodes, _ in found])
+        states = np.concatenate([states for _, states in found])
+        return Reached(*trie.tokens_at(nodes, states), runs, whole=is_run and bool(runs))
 
     def states_after_tokens(self, node: Expr, trie: Trie) -> Int32:
         """The state after each token of a trie, DEAD where there is none. # int32 [num tokens]"""
@@ -141,8 +138,7 @@ class TrieWalks:
             else:
                 nodes, reached = self._next(trie, nodes, reached)
             found.append((nodes, reached))
-            inner = trie.num_children[nodes].nonzero()[0]
-            nodes, reached = self._cut_loops(nodes[inner], reached[inner], trie, places)
+            nodes, reached = self._inner(nodes, reached, trie, places)
 
     def _next(self, trie: Trie, nodes: Ids, reached: Int32) -> Frontier:
         """The children of some nodes that are alive, and the state after each."""
@@ -169,7 +165,8 @@ class TrieWalks:
         self, trie: Trie, frontier: Frontier, found: list[Frontier], places: Places
     ) -> Frontier:
         """The same for a few, one child after another, until they have become many."""
-        filled, states = [], []
+        filled: list[int] = []
+        states: list[int] = []
         first_child, num_children, edge_byte = trie.lists
         pending = list(zip(frontier[0].tolist(), frontier[1].tolist(), strict=True))
         while pending and len(pending) <= NO_FEW and len(filled) <= MOST_FEW:
@@ -203,13 +200,14 @@ class TrieWalks:
             self._known[key] = found
         return self._known[key]
 
-    def _cut_loops(self, nodes: Ids, reached: Int32, trie: Trie, places: Places) -> Frontier:
-        """The frontier without the places of runs, which are noted in `places`."""
-        if not len(nodes):
-            return nodes, reached
+    def _inner(self, nodes: Ids, reached: Int32, trie: Trie, places: Places) -> Frontier:
+        """The inner nodes of a frontier, but for the places of runs: they are noted in `places`."""
+        inner = trie.num_children[nodes].nonzero()[0]
+        nodes, reached = nodes[inner], reached[inner]
         present = np.bincount(reached).nonzero()[0].tolist()
-        runs = [state_id for state_id in present if self._loop(state_id, trie) is not None]
-        for state_id in runs:
+        for state_id in present:
+            if self._loop(state_id, trie) is None:
+                continue
             is_there = reached == state_id
             places.setdefault(state_id, []).append(nodes[is_there])
             nodes, reached = nodes[~is_there], reached[~is_there]
@@ -227,9 +225,14 @@ class TrieWalks:
         """The nodes at which a run is left, and the state after each."""
         row = np.zeros(256, dtype=np.int32)
         for mask, rest in loop.leaving:
-            row[members(mask)] = self._states.id_of(rest)
-        reached = row[trie.edge_byte[below.exits]]
-        is_out = (reached != DEAD) & (below.counts >= loop.low)
-        if loop.high is not None:
-            is_out &= below.counts <= loop.high
+            row[members(mask & ~loop.x.unsure)] = self._states.id_of(rest)
+        edges = trie.edge_byte[below.exits]
+        reached = np.where(below.counts >= loop.low, row[edges], DEAD)
+        is_near = True if loop.high is None else below.counts <= loop.high
+        for byte in members(loop.x.unsure).tolist():
+            for count in np.bincount(below.counts[(edges == byte) & is_near]).nonzero()[0].tolist():
+                after = loop.after(self._states.completions.algebra, count, byte)
+                is_there = (edges == byte) & (below.counts == count)
+                reached[is_there] = self._states.id_of(after)
+        is_out = (reached != DEAD) & is_near
         return below.exits[is_out], reached[is_out]
