@@ -31,8 +31,8 @@ MAX_UNSURE = 2
 MAX_PARTS = 254
 """Beginnings of strings of x; they are numbered in a byte."""
 
-MAX_KEPT = 24
-"""Walks that are kept: each takes 5 bytes for each node of a trie, 10 for each token."""
+MAX_KEPT_BYTES = 48 << 20
+"""What the walks take that are kept: one of 50,000 tokens about 1 MB."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class CharLoops:
     def __init__(self) -> None:
         self._bodies: dict[tuple[Expr, int], CharBody | None] = {}
         self._walks: OrderedDict[tuple[bytes, Trie], CharWalk] = OrderedDict()
+        self._num_bytes = 0
 
     def forget(self) -> None:
         """Keep no expression."""
@@ -121,12 +122,13 @@ class CharLoops:
         """The walks of a trie for the run's x: those of any x with the same steps."""
         key = loop.x.steps.tobytes(), trie
         found = self._walks.get(key)
-        if found is None:
-            found = self._walks[key] = CharWalk(loop.x.steps, trie)
-            if len(self._walks) > MAX_KEPT:
-                self._walks.popitem(last=False)
-        else:
+        if found is not None:
             self._walks.move_to_end(key)
+            return found
+        found = self._walks[key] = CharWalk(loop.x.steps, trie)
+        self._num_bytes += found.num_bytes
+        while self._num_bytes > MAX_KEPT_BYTES and len(self._walks) > 1:
+            self._num_bytes -= self._walks.popitem(last=False)[1].num_bytes
         return found
 
     def find(self, algebra: Algebra, node: Expr, longest: int) -> CharLoop | None:
@@ -178,14 +180,13 @@ def _char_body(algebra: Algebra, body: Expr, unsure: int) -> CharBody | None:
     for node in pending:  # it grows on the way
         row = np.full(256, BROKEN, dtype=np.uint8)
         for mask, rest in sorted(arms(algebra, node), key=lambda arm: arm[0] & -arm[0]):
-            if node is body:
-                mask &= ~unsure
+            kept = mask & ~unsure if node is body else mask
             if rest not in numbers:
                 if rest.nullable or rest is body or not rest.plain or len(parts) == MAX_PARTS:
                     return None
                 numbers[rest] = len(parts) + 2
                 parts.append(rest)
                 pending.append(rest)
-            row[members(mask)] = numbers[rest]
+            row[members(kept)] = numbers[rest]
         rows.append(row)
     return CharBody(body, parts, np.stack(rows), unsure)

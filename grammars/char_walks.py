@@ -71,7 +71,10 @@ class CharWalk:
         self._exit_counts: Int32 = self._count[trie.parent[self._exits]].astype(np.int32)
         self._kept: OrderedDict[bytes, Below] = OrderedDict()
         self.rows: dict[bytes, Int32] = {}
-        """For whoever makes bitmask rows of `whole`: those of some of its codes."""
+        """For whoever makes bitmask rows of `whole`: those of some of its codes. There are as many
+        as a run that ends within a token has lengths."""
+        self.num_bytes = 2 * trie.num_nodes + 18 * len(codes) + 20 * len(exits)
+        """What it keeps, about."""
 
     def _from_root(self) -> Ids:
         """Fills in where in a string of x each node stands, and the whole strings before; the nodes
