@@ -29,6 +29,7 @@ from grammars.expr import (
     Intersection,
     Literal,
     NotingRules,
+    Rank,
     Ref,
     Repeat,
     Rules,
@@ -248,7 +249,7 @@ class Algebra:
             for tail, heads in by_tail.items()
         )
         rest = [made for made in heads if made is not None]
-        rest += self._merge_heads(by_tail.get(self.epsilon, []))
+        rest += _without_covered(self._merge_heads(by_tail.get(self.epsilon, [])))
         return self._any(rest + factored, nullable=nullable)
 
     def _factor(self, by_tail: dict[Expr, list[Expr]]) -> list[Expr]:
@@ -337,10 +338,13 @@ class Algebra:
         key = (Intersection, *ordered)
         return self._known.get(key) or self._keep(key, Intersection(tuple(ordered)))
 
-    def ref(self, rules: Rules, key: Hashable, *, nullable: bool = False) -> Expr:
+    def ref(
+        self, rules: Rules, key: Hashable, *, nullable: bool = False, rank: Rank | None = None
+    ) -> Expr:
         """What `rules` say of `key`; see `expr.Rules` for what the caller vouches for."""
         known = (Ref, rules, key)
-        return self._known.get(known) or self._keep(known, Ref(rules, key, nullable=nullable))
+        found = self._known.get(known)
+        return found or self._keep(known, Ref(rules, key, nullable=nullable, rank=rank))
 
     def noting_ref(
         self,
@@ -350,6 +354,7 @@ class Algebra:
         nullable: bool = False,
         is_open: bool = False,
         pending: bool = False,
+        rank: Rank | None = None,
     ) -> Expr:
         """The same of a key that remembers what is written: of the part that is being written
         before it (`is_open`), of earlier ones. A `pending` one cannot be passed.
@@ -358,7 +363,15 @@ class Algebra:
         found = self._known.get(known)
         if found is not None:
             return found
-        made = Ref(rules, key, nullable=nullable, noting=rules, is_open=is_open, pending=pending)
+        made = Ref(
+            rules,
+            key,
+            nullable=nullable,
+            noting=rules,
+            rank=rank,
+            is_open=is_open,
+            pending=pending,
+        )
         return self._keep(known, made)
 
     def complement(self, body: Expr) -> Expr:
@@ -392,6 +405,26 @@ def _bytes_of(node: Expr) -> bytes:
     if isinstance(node, ByteSet) and node.mask & (node.mask - 1) == 0:
         return bytes([node.mask.bit_length() - 1])
     return b""
+
+
+def _without_covered(options: list[Expr]) -> list[Expr]:
+    """The options without the references of which another has all strings: where what counts may
+    be left uncounted, too, the states would otherwise be as many as the counts.
+    """
+    ranked: dict[Hashable, list[tuple[Rank, Expr]]] = {}
+    for option in options:
+        if isinstance(option, Ref) and option.rank is not None:
+            ranked.setdefault((option.rules, option.rank.others), []).append((option.rank, option))
+    covered: set[Expr] = set()
+    for refs in ranked.values():
+        for rank, option in refs if len(refs) > 1 else ():
+            if any(other is not option and _covers(more, rank) for more, other in refs):
+                covered.add(option)
+    return [option for option in options if option not in covered] if covered else options
+
+
+def _covers(more: Rank, rank: Rank) -> bool:
+    return all(high >= low for high, low in zip(more.counts, rank.counts, strict=True))
 
 
 def _counted(node: Expr) -> tuple[Expr, int, int | None]:

@@ -66,11 +66,22 @@ class ItemOrder:
         self._settled = max(self._last, shape.min_items)
         self._made: dict[int, list[Item]] = {}
         self._finishing: dict[ItemState, tuple[Item, ItemState] | None] = {}
+        self._missing: dict[ItemState, int] = {}
+        self._lightest: list[Item] | None = None
+        self._is_pool = values is not None and not shape.prefix and not shape.contains
+        """Whether all items are taken out of one set: then any that are left will do."""
         self.start = ItemState(0, (0,) * len(shape.contains), 0)
 
     def settle(self) -> None:
         """From now on weights stay as they are, and what was found is kept."""
         self._finishing.clear()
+        self._missing.clear()
+        self._lightest = None
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether counting more never forbids what would follow otherwise."""
+        return all(asked.high is None for asked in self._contains)
 
     def limit(self, num_values: int | None) -> None:
         """No more items than there are values (None: there are many)."""
@@ -93,8 +104,38 @@ class ItemOrder:
     def steps(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
         """The items that may come next, and the state after each; every one is live."""
         for item, after in self._all_steps(state):
-            if self.is_complete(after) or self.finish(after) is not None:
+            if self._is_live(after):
                 yield item, after
+
+    def _is_live(self, state: ItemState) -> bool:
+        if not self._is_pool:
+            return self.is_complete(state) or self.finish(state) is not None
+        high, low = self._shape.max_items, self._shape.min_items
+        num_left = sum(not state.used >> item.value & 1 for item in self._pool())
+        return (high is None or low <= high) and state.num_items + num_left >= low
+
+    def _pool(self) -> list[Item]:
+        """The values that all items are taken out of, the lightest first."""
+        if self._lightest is None:
+            usable = [i for i in self._items(0) if self._weigh(i.operand) < math.inf]
+            self._lightest = sorted(usable, key=lambda item: self._weigh(item.operand))
+        return self._lightest
+
+    def missing(self, state: ItemState) -> int:
+        """The items that are still needed: those of the way that `finish` gives."""
+        way: list[ItemState] = []
+        while state not in self._missing:
+            found = None if self.is_complete(state) else self.finish(state)
+            if found is None:
+                self._missing[state] = 0
+                break
+            way.append(state)
+            _, state = found
+        needed = self._missing[state]
+        for above in reversed(way):
+            needed += 1
+            self._missing[above] = needed
+        return needed
 
     def weight(self) -> float:
         """The size of a small array, infinite where there is none."""
@@ -115,6 +156,8 @@ class ItemOrder:
         A search in depth, the most useful items first, that remembers what leads nowhere.
         """
         known = self._finishing
+        if self._is_pool and state not in known:
+            known[state] = self._next_of_pool(state)
         path: list[tuple[ItemState, Iterator[tuple[Item, ItemState]]]] = []
         if state not in known and not self.is_complete(state):
             path.append((state, self._useful_first(state)))
@@ -135,6 +178,16 @@ class ItemOrder:
             if after not in known:
                 path.append((after, self._useful_first(after)))
         return known.get(state)
+
+    def _next_of_pool(self, state: ItemState) -> tuple[Item, ItemState] | None:
+        """The lightest value that is left."""
+        if self.is_complete(state) or not self._is_live(state):
+            return None
+        self._budget.spend(1 + len(self._pool()) // ITEMS_PER_STEP)
+        item = next(i for i in self._pool() if not state.used >> i.value & 1)
+        after = self._after(state, item)
+        assert after is not None, "nothing is counted but the items themselves"
+        return item, after
 
     def _useful_first(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
         def order(step: tuple[Item, ItemState]) -> tuple[int, float]:
