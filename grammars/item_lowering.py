@@ -81,6 +81,7 @@ class Items:
         """What follows on a way to complete the array."""
         if self._order.is_complete(state):
             return self._algebra.epsilon
+        state = self._order.as_planned(state)
         key = _Between(state, texts if self._remembers else None, False, False, is_planned=True)
         return self._between(key)
 

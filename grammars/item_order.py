@@ -37,6 +37,13 @@ class Item(NamedTuple):
     value: int
 
 
+class _Pool(NamedTuple):
+    """A finite set that all items are taken out of: the lightest first; as bits."""
+
+    lightest: list[Item]
+    values: int
+
+
 Values = Callable[[int], list[tuple[int, Operand, tuple[bool, ...]]]]
 """For the item of an index: each value that it may have: a number of its own, an operand of
 nothing but it, and which `contains` it has."""
@@ -67,7 +74,7 @@ class ItemOrder:
         self._made: dict[int, list[Item]] = {}
         self._finishing: dict[ItemState, tuple[Item, ItemState] | None] = {}
         self._missing: dict[ItemState, int] = {}
-        self._lightest: list[Item] | None = None
+        self._lightest: _Pool | None = None
         self._is_pool = values is not None and not shape.prefix and not shape.contains
         """Whether all items are taken out of one set: then any that are left will do."""
         self.start = ItemState(0, (0,) * len(shape.contains), 0)
@@ -111,15 +118,30 @@ class ItemOrder:
         if not self._is_pool:
             return self.is_complete(state) or self.finish(state) is not None
         high, low = self._shape.max_items, self._shape.min_items
-        num_left = sum(not state.used >> item.value & 1 for item in self._pool())
+        num_left = (self._pool().values & ~state.used).bit_count()
         return (high is None or low <= high) and state.num_items + num_left >= low
 
-    def _pool(self) -> list[Item]:
-        """The values that all items are taken out of, the lightest first."""
+    def _pool(self) -> _Pool:
+        """The values that all items are taken out of."""
         if self._lightest is None:
             usable = [i for i in self._items(0) if self._weigh(i.operand) < math.inf]
-            self._lightest = sorted(usable, key=lambda item: self._weigh(item.operand))
+            lightest = sorted(usable, key=lambda item: self._weigh(item.operand))
+            self._lightest = _Pool(lightest, sum(1 << item.value for item in usable))
         return self._lightest
+
+    def as_planned(self, state: ItemState) -> ItemState:
+        """The state as far as it matters for what `finish` leads to: of a pool, those values alone
+        that are lighter than the last one it takes.
+        """
+        if not self._is_pool:
+            return state
+        needed, used = self._shape.min_items - state.num_items, 0
+        for item in self._pool().lightest:
+            if needed <= 0:
+                break
+            used |= state.used & 1 << item.value
+            needed -= not state.used >> item.value & 1
+        return state._replace(used=used)
 
     def missing(self, state: ItemState) -> int:
         """The items that are still needed: those of the way that `finish` gives."""
@@ -183,8 +205,7 @@ class ItemOrder:
         """The lightest value that is left."""
         if self.is_complete(state) or not self._is_live(state):
             return None
-        self._budget.spend(1 + len(self._pool()) // ITEMS_PER_STEP)
-        item = next(i for i in self._pool() if not state.used >> i.value & 1)
+        item = next(i for i in self._pool().lightest if not state.used >> i.value & 1)
         after = self._after(state, item)
         assert after is not None, "nothing is counted but the items themselves"
         return item, after
@@ -207,9 +228,9 @@ class ItemOrder:
         high = self._shape.max_items
         if high is not None and state.num_items >= high:
             return
-        items = self._items(state.num_items)
-        self._budget.spend(len(items) // ITEMS_PER_STEP)
-        for item in items:
+        for number, item in enumerate(self._items(state.num_items)):
+            if number % ITEMS_PER_STEP == 0:
+                self._budget.spend()
             is_used = item.value >= 0 and state.used >> item.value & 1
             if not is_used and self._weigh(item.operand) < math.inf:
                 after = self._after(state, item)
