@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import count
 from typing import TypeVar
 
-from grammars.budget import Budget
+from grammars.budget import At, Budget
 from grammars.expr import (
     ALL_BYTES,
     ByteSet,
@@ -76,6 +76,8 @@ class Algebra:
         self._known: dict[tuple[object, ...], Expr] = prelude.known() if prelude else {}
         self._tables: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
         self._num_shared = len(self._known)
+        self.places: dict[Expr, At] = {}
+        """Where the constraint says repetitions: what counts is what runs out of a budget."""
         self.empty = self._one(("empty",), Empty(nullable=False))
         self.epsilon = self._one(("epsilon",), Epsilon(nullable=True))
         self.full = self.repeat(self.byte_set(ALL_BYTES), 0, None)

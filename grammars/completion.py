@@ -183,7 +183,7 @@ class Completions:
         while stack:
             node, tail, choosing = stack[-1]
             try:
-                asked = choosing.send(found)
+                asked = next(choosing) if found is None else choosing.send(found)
             except StopIteration as ended:
                 stack.pop()
                 found = self._before[node, tail] = ended.value
@@ -212,10 +212,10 @@ class Completions:
         if isinstance(node, Concat):
             return (yield from self._in_front(node, tail))
         if isinstance(node, Union):
-            options: list[Spelling] = []
+            cheapest = self._nowhere
             for option in node.options:
-                options.append((yield option, tail))
-            return self._cheapest(options)
+                cheapest = self._cheapest([cheapest, (yield option, tail)])
+            return cheapest
         if isinstance(node, Repeat):
             return (yield from self._repeated(node, tail))
         if isinstance(node, Words):
@@ -250,7 +250,9 @@ class Completions:
     def _repeated(self, node: Repeat, tail: Spelling) -> Choosing:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
         rounds = self._rounds.setdefault((node.body, tail), [tail])
+        at = self.algebra.places.get(node)
         while len(rounds) <= node.low:
+            self.algebra.budget.at = at or self.algebra.budget.at
             self.algebra.budget.spend()
             before = yield node.body, rounds[-1]
             rounds.append(before)

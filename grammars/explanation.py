@@ -154,7 +154,7 @@ def _compile(
 ) -> tuple[Algebra, Expr, int]:
     """What `Compiler` does, with the parts at hand: algebra, language and its fewest tokens."""
     algebra = Algebra(vocabulary.alphabet, budget=budget)
-    with too_deep_is_over_budget():
+    with too_deep_is_over_budget(budget):
         start = constraint.lower(algebra)
         completions = Completions(algebra, vocabulary)
         if not completions.is_alive(start):

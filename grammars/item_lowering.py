@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from grammars.algebra import Algebra
+from grammars.budget import At
 from grammars.expr import Expr, Rank
 from grammars.item_order import Item, ItemOrder, ItemState
 from grammars.json_values import JsonValue, parse_json
@@ -62,9 +63,10 @@ class Items:
     Where it `remembers`, no two items are equal.
     """
 
-    def __init__(self, order: ItemOrder, layout: ItemLayout, *, remembers: bool) -> None:
+    def __init__(self, order: ItemOrder, layout: ItemLayout, at: At, *, remembers: bool) -> None:
         self._order = order
         self._layout = layout
+        self._at = at
         self._algebra = layout.algebra
         self._remembers = remembers
         self._others: dict[tuple[bytes, ...], Expr] = {}
@@ -107,6 +109,7 @@ class Items:
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
+        self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._algebra.empty if key.is_pending else self._after_item(key)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
@@ -117,6 +120,7 @@ class Items:
 
     def least(self, key: Hashable) -> Expr:
         algebra = self._algebra
+        algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._planned(key.state, key.texts)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"

@@ -126,6 +126,6 @@ class Language:
     @contextmanager
     def _step(self) -> Iterator[None]:
         """One lazy step: alone, and with an allowance of its own."""
-        with self._lock, too_deep_is_over_budget():
+        with self._lock, too_deep_is_over_budget(self._algebra.budget):
             self._algebra.budget.refill()
             yield

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
 from grammars.array_lowering import Layout, Weigh
+from grammars.budget import At, at_pointer
 from grammars.expr import Expr
 from grammars.few_texts import few_texts
 from grammars.member_order import Limits, MemberOrder, State, Step
@@ -43,6 +44,7 @@ class ObjectForm:
         self, shape: ObjectShape, layout: ObjectLayout, weigh: Weigh, pointer: str
     ) -> None:
         self._layout = layout
+        self._at = at_pointer(pointer)
         self._table = MemberTable(
             shape,
             admission=layout.admission,
@@ -81,7 +83,7 @@ class ObjectForm:
         """The texts of all the objects."""
         if self._lowered is None:
             self._order.settle()
-            members = _Members(self._order, self._layout)
+            members = _Members(self._order, self._layout, self._at)
             self._lowered = self._layout.bracketed(b"{", members.ref(State(), frozenset()), b"}")
         return self._lowered
 
@@ -147,8 +149,9 @@ class _Members:
     The names of cells are remembered: none of them comes twice.
     """
 
-    def __init__(self, order: MemberOrder, layout: ObjectLayout) -> None:
+    def __init__(self, order: MemberOrder, layout: ObjectLayout, at: At) -> None:
         self._order = order
+        self._at = at
         self._table = order.table
         self._layout = layout
         self._algebra = layout.algebra
@@ -177,6 +180,7 @@ class _Members:
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
+        self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._algebra.empty if key.is_pending else self._after_name(key)
         if isinstance(key, _Among):
@@ -189,6 +193,7 @@ class _Members:
 
     def least(self, key: Hashable) -> Expr:
         algebra = self._algebra
+        algebra.budget.at = self._at
         if isinstance(key, _Behind):
             step, after = self._shortest(key.steps)
             value = self._layout.value(step.choice.operand)
@@ -252,8 +257,8 @@ class _Members:
         for text, branch in self._tree.branches(key.branch):
             slots = list(_indices(self._tree.within(branch) & live))
             if len(slots) == 1:
-                text = self._tree.rest(key.branch, slots[0])
-                yield algebra.concat(algebra.literal(text), self._valued(key, slots[0]))
+                whole = algebra.literal(self._tree.rest(key.branch, slots[0]))
+                yield algebra.concat(whole, self._valued(key, slots[0]))
             elif slots:
                 below = self._between(key._replace(branch=branch), nullable=False)
                 yield algebra.concat(algebra.literal(text), below)

@@ -18,6 +18,7 @@ from grammars.admission import Admission
 from grammars.algebra import Algebra
 from grammars.array_lowering import ArrayForm
 from grammars.assertions import FormatRules
+from grammars.budget import at_pointer
 from grammars.charset import Encoder, ascii_json_text, json_text, utf8
 from grammars.derive import has_string
 from grammars.equal_texts import EqualTexts
@@ -200,7 +201,7 @@ class _SchemaLowering:
         forms: list[Form] = []
         for shape in self.shapes(operand):
             if isinstance(shape, ArrayShape):
-                forms.append(ArrayForm(shape, self, self._survey.weigh))
+                forms.append(ArrayForm(shape, self, self._survey.weigh, place_of(operand)))
             elif isinstance(shape, ObjectShape):
                 forms.append(ObjectForm(shape, self, self._survey.weigh, place_of(operand)))
             else:
@@ -299,6 +300,7 @@ class _Values:
     def unfold(self, key: Hashable) -> Expr:
         operand = _operand(key)
         if operand not in self._whole:
+            self._lowering.algebra.budget.at = at_pointer(place_of(operand))
             forms = self._survey.forms(operand)
             assert forms, "only operands that have a value are written"
             self._whole[operand] = self._lowering.algebra.union(form.lower() for form in forms)
@@ -307,6 +309,7 @@ class _Values:
     def least(self, key: Hashable) -> Expr:
         operand = _operand(key)
         if operand not in self._least:
+            self._lowering.algebra.budget.at = at_pointer(place_of(operand))
             self._least[operand] = self._survey.least(operand).lower()
         return self._least[operand]
 

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from grammars import keywords
 from grammars.assertions import Assertion, Assertions, FormatRules, without
-from grammars.budget import Budget
+from grammars.budget import Budget, at_pointer
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.given_values import given, other_than
 from grammars.json_values import JsonValue
@@ -180,10 +180,10 @@ class SchemaReader:
                 key[0].place,
             )
         self._open.append(key)
-        try:
-            yield
-        finally:
-            self._open.pop()
+        before, self._budget.at = self._budget.at, at_pointer(key[0].place)
+        yield
+        self._budget.at = before
+        self._open.pop()
 
     def _operand_at(self, place: Place, scope: tuple[str, ...]) -> Operand:
         schema = self.found[place.place] = place.schema

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from grammars.budget import Budget
+from grammars.budget import Budget, at_pointer
 from grammars.expr import Expr
 from grammars.shapes import Operand, place_of
 
@@ -78,6 +78,7 @@ class Survey:
         self._users.setdefault(root, [])
         while pending:
             operand = pending.pop()
+            self._budget.at = at_pointer(place_of(operand))
             self._budget.spend()
             self._forms[operand] = self._forms_of(operand)
             for form in self._forms[operand]:
@@ -96,6 +97,7 @@ class Survey:
         while waiting:
             operand = waiting.popleft()
             is_waiting.discard(operand)
+            self._budget.at = at_pointer(place_of(operand))
             self._budget.spend()
             size = min((form.weight() for form in self._forms[operand]), default=math.inf)
             if size < self.weigh(operand):
