@@ -14,6 +14,7 @@ from itertools import combinations
 
 from grammars import keywords
 from grammars.assertions import Assertion, Assertions, FormatRules, without
+from grammars.branches import is_contradictory, merged
 from grammars.budget import Budget, at_pointer
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.given_values import given, other_than
@@ -83,6 +84,7 @@ class SchemaReader:
         resources: Mapping[str, JsonValue],
     ) -> None:
         self._document = SchemaDocument(document, resources)
+        self._knows_const = "const" not in self._document.dialect.unknown
         self._budget = budget
         self._admits = admits
         self._is_void = is_void
@@ -130,6 +132,8 @@ class SchemaReader:
             return self._those(left, right)
         if isinstance(right, GivenShape):
             return self._those(right, left)
+        if self._knows_const and is_contradictory(left, right):
+            return None
         return intersect(left, right)
 
     def _those(self, given: GivenShape, shape: Shape) -> GivenShape | None:
@@ -307,7 +311,7 @@ class SchemaReader:
         for keyword in ("unevaluatedItems", "unevaluatedProperties"):
             if keyword in schema:
                 found += self._unclosed(spot, keyword)
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(merged(found)))
 
     # -- keywords that combine schemas -------------------------------------------------------
 

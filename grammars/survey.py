@@ -19,7 +19,7 @@ from typing import Protocol
 
 from grammars.budget import Budget, at_pointer
 from grammars.expr import Expr
-from grammars.shapes import Operand, place_of
+from grammars.shapes import NOTHING, Operand, place_of
 
 
 class Form(Protocol):
@@ -114,6 +114,10 @@ class Survey:
         while here not in seen:
             seen.add(here)
             parts = (part for form in self._forms[here] for part in form.blame())
-            dead = (p for p in parts if p in self._forms and self.weigh(p) == math.inf)
+            dead = (
+                part
+                for part in parts
+                if part in self._forms and part != NOTHING and self.weigh(part) == math.inf
+            )
             here = next(dead, here)
         return place_of(here)
