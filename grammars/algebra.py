@@ -18,6 +18,8 @@ from itertools import count
 from typing import TypeVar
 
 from grammars.budget import At, Budget
+from grammars.counters import flatten, join_bounds
+from grammars.covering import without_covered
 from grammars.expr import (
     ALL_BYTES,
     ByteSet,
@@ -202,7 +204,7 @@ class Algebra:
         if body.nullable:
             low = 0
         if isinstance(body, Repeat):
-            flat = _flatten(body, low, high)
+            flat = flatten(body, low, high)
             if flat is not None:
                 return self.repeat(body.body, *flat)
         if low == 1 == high:
@@ -251,7 +253,7 @@ class Algebra:
             for tail, heads in by_tail.items()
         )
         rest = [made for made in heads if made is not None]
-        rest += _without_covered(self._merge_heads(by_tail.get(self.epsilon, [])))
+        rest += without_covered(self._merge_heads(by_tail.get(self.epsilon, [])))
         return self._any(rest + factored, nullable=nullable)
 
     def _factor(self, by_tail: dict[Expr, list[Expr]]) -> list[Expr]:
@@ -290,7 +292,7 @@ class Algebra:
             else:
                 rest.append(option)
         for body, bounds in counters.items():
-            rest += [self.repeat(body, low, high) for low, high in _join_bounds(bounds)]
+            rest += [self.repeat(body, low, high) for low, high in join_bounds(bounds)]
         return rest + [self.byte_set(mask)] if mask else rest
 
     def _any(self, options: list[Expr], *, nullable: bool) -> Expr:
@@ -409,54 +411,8 @@ def _bytes_of(node: Expr) -> bytes:
     return b""
 
 
-def _without_covered(options: list[Expr]) -> list[Expr]:
-    """The options without the references of which another has all strings: where what counts may
-    be left uncounted, too, the states would otherwise be as many as the counts.
-    """
-    ranked: dict[Hashable, list[tuple[Rank, Expr]]] = {}
-    for option in options:
-        if isinstance(option, Ref) and option.rank is not None:
-            ranked.setdefault((option.rules, option.rank.others), []).append((option.rank, option))
-    covered: set[Expr] = set()
-    for refs in ranked.values():
-        for rank, option in refs if len(refs) > 1 else ():
-            if any(other is not option and _covers(more, rank) for more, other in refs):
-                covered.add(option)
-    return [option for option in options if option not in covered] if covered else options
-
-
-def _covers(more: Rank, rank: Rank) -> bool:
-    return all(high >= low for high, low in zip(more.counts, rank.counts, strict=True))
-
-
 def _counted(node: Expr) -> tuple[Expr, int, int | None]:
     """`node` as a repetition: its body and bounds."""
     if isinstance(node, Repeat):
         return node.body, node.low, node.high
     return node, 1, 1
-
-
-def _flatten(body: Repeat, low: int, high: int | None) -> tuple[int, int | None] | None:
-    """The bounds of (x{m,n}){low,high} as one repetition of x, or None where counts have gaps."""
-    m, n = body.low, body.high
-    most = None if high is None or n is None else n * high
-    if low == 0:
-        contiguous = m <= 1
-    else:  # the counts of k and of k + 1 rounds must meet; the narrowest place is k = low
-        contiguous = low == high or n is None or m <= low * (n - m) + 1
-    return (m * low, most) if contiguous else None
-
-
-def _join_bounds(bounds: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
-    """Intervals of counts, sorted, with those that overlap or touch made one."""
-    joined: list[tuple[int, int | None]] = []
-    for low, high in sorted(bounds, key=lambda pair: pair[0]):
-        if joined:
-            first, last = joined[-1]
-            if last is None:
-                break
-            if low <= last + 1:
-                joined[-1] = (first, None if high is None else max(last, high))
-                continue
-        joined.append((low, high))
-    return joined

@@ -11,42 +11,19 @@ It must not know of texts or expressions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
-from typing import NamedTuple
 
 from grammars.budget import Budget
-from grammars.member_table import Choice, MemberTable
+from grammars.member_state import State, Step, bits, index_of_bit, sum_bits
+from grammars.member_table import MemberTable
 from grammars.shapes import Operand
 
 SLOTS_PER_STEP = 16
 """Slots that are looked at in about the time of making one expression."""
 
 BYTES_PER_STATE = 500
-
-
-class State(NamedTuple):
-    """Where an object stands between two members.
-
-    `used`: the slots (as bits) that matter for what may follow; `at`: the first slot that may
-    follow (0 where the order is free); `num_members`: members so far, as far as counts matter;
-    `credit`: the `some` rules that are met; `is_first`: no member was written.
-    """
-
-    used: int = 0
-    at: int = 0
-    num_members: int = 0
-    credit: int = 0
-    is_first: bool = True
-
-
-class Step(NamedTuple):
-    """One member: of the slot `part`, or (`of_cell`) of that cell."""
-
-    part: int
-    choice: Choice
-    of_cell: bool
 
 
 @dataclass(frozen=True)
@@ -123,7 +100,7 @@ class MemberOrder:
 
     def steps(self, state: State) -> Iterator[tuple[Step, State]]:
         """The members that may come next, and the state after each; every one is live."""
-        for index in map(_index, _bits(self._open_slots(state))):
+        for index in map(index_of_bit, bits(self._open_slots(state))):
             yield from self.slot_steps(state, index)
         yield from self.cell_steps(state)
 
@@ -133,7 +110,7 @@ class MemberOrder:
             free = self._open_slots(state)
             self._budget.spend(1 + free.bit_count() // SLOTS_PER_STEP, BYTES_PER_STATE)
             if self._high is not None or not self._is_plain(state) or not self._is_live(state):
-                steps = (self.slot_steps(state, index) for index in map(_index, _bits(free)))
+                steps = (self.slot_steps(state, index) for index in map(index_of_bit, bits(free)))
                 live = [next(found, None) for found in steps]
                 free = sum_bits(1 << found[0].part for found in live if found is not None)
             self._live_slots[state] = free
@@ -212,7 +189,7 @@ class MemberOrder:
             return None
         needed = self._needed(state.used, state.at)
         if needed:
-            step = self._best(_index(needed & -needed), 0)
+            step = self._best(index_of_bit(needed & -needed), 0)
         else:
             step = min(self._cell_steps(), key=self._step_weight)
         return step, self._after(state, step)
@@ -329,7 +306,7 @@ class MemberOrder:
             return None
         missing = self._all_credit & ~state.credit
         extra: list[Step] = []
-        for bit in _bits(missing):
+        for bit in bits(missing):
             if missing & bit and not self._met_by(chosen, bit):
                 step = self._cheapest(free & ~chosen, bit)
                 if step is None:
@@ -346,7 +323,7 @@ class MemberOrder:
             return None
         steps: list[Step] = []
         credit = state.credit
-        for index in map(_index, _bits(filled)):
+        for index in map(index_of_bit, bits(filled)):
             step = self._best(index, self._all_credit & ~credit)
             credit |= step.choice.credit
             steps.append(step)
@@ -384,7 +361,7 @@ class MemberOrder:
 
     def _fill_lightest(self, chosen: int, free: int, lacking: int) -> int | None:
         """The same where no slot implies another: the lightest."""
-        slots = [_index(bit) for bit in _bits(free & ~chosen)]
+        slots = [index_of_bit(bit) for bit in bits(free & ~chosen)]
         if len(slots) < lacking:
             return None
         self._budget.spend(1 + len(slots) // SLOTS_PER_STEP)
@@ -394,7 +371,7 @@ class MemberOrder:
     def _met_by(self, chosen: int, bit: int) -> bool:
         return any(
             choice.credit & bit and self._weigh(choice.operand) < math.inf
-            for index in map(_index, _bits(chosen))
+            for index in map(index_of_bit, bits(chosen))
             for choice in self.table.slots[index].choices
         )
 
@@ -403,7 +380,7 @@ class MemberOrder:
         self._budget.spend(1 + slots.bit_count() // SLOTS_PER_STEP)
         steps = [
             Step(index, choice, of_cell=False)
-            for index in map(_index, _bits(slots))
+            for index in map(index_of_bit, bits(slots))
             for choice in self.table.slots[index].choices
             if choice.credit & credit == credit and self._weigh(choice.operand) < math.inf
         ]
@@ -429,23 +406,3 @@ class MemberOrder:
         else:
             size = len(self.table.slots[step.part].name)
         return size + 4 + self._weigh(step.choice.operand)
-
-
-def sum_bits(masks: Iterable[int]) -> int:
-    """The union of sets of bits."""
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
-
-
-def _bits(mask: int) -> Iterator[int]:
-    """The bits of a set, the lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest
-        mask ^= lowest
-
-
-def _index(bit: int) -> int:
-    return bit.bit_length() - 1

@@ -13,7 +13,8 @@ from grammars.array_lowering import Layout, Weigh
 from grammars.budget import At, at_pointer
 from grammars.expr import Expr
 from grammars.few_texts import few_texts
-from grammars.member_order import Limits, MemberOrder, State, Step
+from grammars.member_order import Limits, MemberOrder
+from grammars.member_state import State, Step
 from grammars.member_table import MemberTable
 from grammars.name_tree import Branch, NameTree
 from grammars.noting import SLACK

@@ -18,7 +18,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
             "properties": {**WIDE, "x": {"type": "integer", "minimum": 5, "maximum": 3}},
             "required": [*WIDE, "x"],
         },
-        "'required' \"x\" at /, with 'type' \"integer\", 'minimum' 5 and 'maximum' 3 at /properties/x",
+        "with 'type' \"integer\", 'minimum' 5 and 'maximum' 3 at /properties/x contradict",
     ),
     (
         {"title": "both", "allOf": [{"type": "string"}, {"maximum": 1}, {"type": "integer"}]},

@@ -30,6 +30,13 @@ def nested_objects(depth: int) -> dict[str, Any]:
     return reduce(outer, range(depth), {"type": "integer"})
 
 
+def deep(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
 def members(count: int, **more: Any) -> dict[str, Any]:
     names = {f"p{index}": {"type": "integer"} for index in range(count)}
     return {"type": "object", "properties": names, **more}
@@ -78,8 +85,8 @@ LARGE: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
     ),
     "deep": (
         nested_objects(120),
-        [reduce(lambda value, _: {"a": value}, range(120), 1)],
-        [reduce(lambda value, _: {"a": value}, range(119), 1)],
+        [deep(120)],
+        [deep(119)],
     ),
 }
 
