@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
@@ -47,8 +48,7 @@ from grammars.survey import Form, Survey
 WHITE = frozenset(b" \t\n\r")
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """How values are written; see `constraint.JsonSchema` for what each option means."""
 
     whitespace: str = "compact"
