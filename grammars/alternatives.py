@@ -83,6 +83,18 @@ class Alternatives:
                 together.append(met)
         return united(together)
 
+    def some_exactly(self, held: list[Shapes], failed: list[Shapes]) -> Shapes:
+        """The alternatives of at least one of `held`, each knowing which others hold, too: with one
+        of those, or with what refutes it (`failed`).
+        """
+        some: Shapes = ()
+        none = EVERYTHING
+        for holds, fails in zip(held, failed, strict=True):
+            both = (self.meet(some, holds), self.meet(some, fails), self.meet(none, holds))
+            some = united(both)
+            none = self.meet(none, fails)
+        return some
+
     def none_in_common(self, left: Shapes, right: Shapes) -> bool:
         """Whether it is certain that no value has a shape of both, whatever formats mean."""
         others = tuple(map(without_formats, right))

@@ -252,7 +252,7 @@ class ArrayForm:
             return None
         at = self._shape.unique
         by_number = {self._number_of(value): value for value in values}
-        return [(v, (Spot(f"{at}/{i}=", {"const": v}),)) for i, v in by_number.items()]
+        return [(v, (Spot(f"{at}/{i}=", {"enum": [v]}),)) for i, v in by_number.items()]
 
 
 def _grid(shape: NumberShape) -> list[Number] | None:

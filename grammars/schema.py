@@ -99,7 +99,6 @@ class _SchemaLowering:
         self.algebra = algebra
         self.any_order = style.any_order
         self.extra_properties = style.extra_properties
-        self._of_type = source.of_type
         gap: Expr = algebra.epsilon
         if style.whitespace == "flexible":
             white = algebra.byte_set(sum(1 << byte for byte in WHITE))
@@ -121,6 +120,7 @@ class _SchemaLowering:
             formats=FormatRules(source.of_type, style.ignore_formats),
             resources=source.resources,
         )
+        self._point_zero = not source.of_type and self.reader.dialect.whole_floats
         self.equal = EqualTexts(self).of
         self._survey = Survey(self._forms, algebra.budget)
         self._values = _Values(self, self._survey)
@@ -215,7 +215,7 @@ class _SchemaLowering:
         if isinstance(shape, BooleanShape):
             return algebra.words(b"true" if value else b"false" for value in shape.values)
         if isinstance(shape, NumberShape):
-            return lower_number(algebra, shape, point_zero=not self._of_type)
+            return lower_number(algebra, shape, point_zero=self._point_zero)
         if isinstance(shape, StringShape):
             return self._strings.lower(shape)
         assert isinstance(shape, GivenShape), "arrays and objects have forms of their own"
@@ -224,7 +224,7 @@ class _SchemaLowering:
         written = (
             text.encode()
             for value in numbers
-            for text in number_spellings(value, point_zero=not self._of_type)
+            for text in number_spellings(value, point_zero=self._point_zero)
         )
         return algebra.union([algebra.words(written), self._quoted(texts)])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import IntEnum
 from itertools import combinations
 
 from grammars.alternatives import Alternatives, united
@@ -21,7 +22,7 @@ from grammars.json_values import JsonValue
 from grammars.keywords import malformed, unsupported
 from grammars.schema_document import SchemaDocument
 from grammars.schema_parts import SchemaParts, type_name
-from grammars.seen import close_items, close_members, evaluates, with_unseen, without_seen
+from grammars.seen import close_items, close_members, see_alike, with_unseen, without_seen
 from grammars.shape_algebra import intersect
 from grammars.shapes import (
     EVERYTHING,
@@ -38,6 +39,17 @@ from grammars.shapes import (
 
 MAX_DEPTH = 96
 """Schemas that hold for one value, inside of each other: each level costs Python stack."""
+
+
+class Track(IntEnum):
+    """What is to be known of the parts that a schema evaluates: nothing; some of them, where an
+    alternative tells more; or all of them.
+    """
+
+    NOTHING = 0
+    SOME = 1
+    ALL = 2
+
 
 MAX_SEEN_TOGETHER = 6
 """Alternatives of one `anyOf` beside `unevaluated...`: which of them hold together matters there,
@@ -61,12 +73,14 @@ class SchemaReader:
         formats: FormatRules,
         resources: Mapping[str, JsonValue],
     ) -> None:
-        self._parts = SchemaParts(SchemaDocument(document, resources), budget, formats)
+        found = SchemaDocument(document, resources)
+        self.dialect = found.dialect
+        self._parts = SchemaParts(found, budget, formats)
         self._alternatives = Alternatives(budget, admits=admits, is_void=is_void)
         self._admits = admits
-        self._read: dict[tuple[Spot, bool], Shapes] = {}
+        self._read: dict[tuple[Spot, Track], Shapes] = {}
         self._met: dict[Operand, Shapes] = {}
-        self._open: list[tuple[Spot, bool]] = []
+        self._open: list[tuple[Spot, Track]] = []
         self.root: Operand = self._parts.root()
 
     @property
@@ -93,7 +107,7 @@ class SchemaReader:
             return united(self.shapes(operand) for operand in term.operands)
         return self._spot(term)
 
-    def _spot(self, spot: Spot, *, track: bool = False) -> Shapes:
+    def _spot(self, spot: Spot, track: Track = Track.NOTHING) -> Shapes:
         """The alternatives of one schema; `track`: with what they evaluate."""
         key = (spot, track)
         if key not in self._read:
@@ -107,7 +121,7 @@ class SchemaReader:
         return self._read[key]
 
     @contextmanager
-    def _inside(self, key: tuple[Spot, bool]) -> Iterator[None]:
+    def _inside(self, key: tuple[Spot, Track]) -> Iterator[None]:
         """Guards against a schema that is defined by nothing but itself, and against depth."""
         at = key[0].place or "/"
         if key in self._open:
@@ -125,43 +139,43 @@ class SchemaReader:
         finally:
             self._open.pop()
 
-    def _asked_of(self, operand: Operand, track: bool) -> Shapes:
+    def _asked_of(self, operand: Operand, track: Track = Track.NOTHING) -> Shapes:
         """The alternatives of an operand that holds for the very value that is read."""
         found = EVERYTHING
         for term in operand:
-            read = self._spot(term, track=track) if isinstance(term, Spot) else self._term(term)
+            read = self._spot(term, track) if isinstance(term, Spot) else self._term(term)
             found = self._meet(found, read)
         return found
 
     def _refuted_of(self, operand: Operand) -> Shapes:
-        return united(self._asked_of(option, track=False) for option in negations(operand))
+        return united(self._asked_of(option) for option in negations(operand))
 
     # -- one schema --------------------------------------------------------------------------
 
-    def _asked(self, spot: Spot, track: bool) -> Shapes:
+    def _asked(self, spot: Spot, track: Track) -> Shapes:
         """What the schema allows: its keywords, met one after another."""
         schema = spot.schema
         if self._parts.is_link(spot):
             return self._asked_of(self._parts.reference(spot, "$ref"), track)
-        follow = track or "unevaluatedItems" in schema or "unevaluatedProperties" in schema
-        found = self._without_closing(spot, track=follow)
+        is_closed = "unevaluatedItems" in schema or "unevaluatedProperties" in schema
+        found = self._without_closing(spot, max(track, Track.SOME) if is_closed else track)
         for keyword, close in (
             ("unevaluatedProperties", close_members),
             ("unevaluatedItems", close_items),
         ):
             if keyword in schema:
                 operand = self._parts.operand(spot, schema[keyword], f"{spot.place}/{keyword}")
-                found = close(found, operand, track=track)
+                found = close(found, operand, track=bool(track))
         return found if track else tuple(dict.fromkeys(map(without_seen, found)))
 
-    def _without_closing(self, spot: Spot, *, track: bool) -> Shapes:
+    def _without_closing(self, spot: Spot, track: Track) -> Shapes:
         """What all keywords but `unevaluated...` allow."""
-        found = self._typed(spot, track=track)
+        found = self._typed(spot, track)
         for alternatives in self._combined(spot, track):
             found = self._meet(found, alternatives)
         return found
 
-    def _typed(self, spot: Spot, *, track: bool) -> Shapes:
+    def _typed(self, spot: Spot, track: Track) -> Shapes:
         """`type`, and the assertions."""
         parts = self._parts.assertions(spot)
         found = []
@@ -197,7 +211,7 @@ class SchemaReader:
 
     # -- keywords that combine schemas -------------------------------------------------------
 
-    def _combined(self, spot: Spot, track: bool) -> Iterator[Shapes]:
+    def _combined(self, spot: Spot, track: Track) -> Iterator[Shapes]:
         """What each of these keywords allows."""
         schema, at = spot.schema, spot.place
         values = self._values(spot)
@@ -237,9 +251,9 @@ class SchemaReader:
             branches = self._parts.branches(spot, "oneOf")
             yield self._none_of(branches)
             for left, right in combinations(branches, 2):
-                yield self._asked_of(both(left, right), track=False)
+                yield self._asked_of(both(left, right))
         if "not" in schema:
-            yield self._asked_of(self._parts.operand(spot, schema["not"], f"{at}/not"), track=False)
+            yield self._asked_of(self._parts.operand(spot, schema["not"], f"{at}/not"))
         if "if" in schema:
             yield from self._unconditional(spot)
         for name, operand in self._parts.dependent(spot):
@@ -258,14 +272,17 @@ class SchemaReader:
         shapes = self._spot(constant)
         return [v for v in schema["enum"] if any(self._admits(v, shape) for shape in shapes)]
 
-    def _any_of(self, branches: list[Operand], at: str, track: bool) -> Shapes:
+    def _any_of(self, branches: list[Operand], at: str, track: Track) -> Shapes:
         read = [self._asked_of(branch, track) for branch in branches]
-        if not track or not any(evaluates(shape) for shapes in read for shape in shapes):
-            return united(read)
+        whole = united(read)
+        if not track or see_alike(whole):
+            return whole
         if len(read) > MAX_SEEN_TOGETHER:
             raise unsupported(
                 f"more than {MAX_SEEN_TOGETHER} alternatives beside 'unevaluated...'", at
             )
+        if track is Track.ALL:
+            return self._alternatives.some_exactly(read, list(map(self._refuted_of, branches)))
         return self._alternatives.any_together(read)
 
     def _none_of(self, branches: list[Operand]) -> Shapes:
@@ -274,7 +291,7 @@ class SchemaReader:
             found = self._meet(found, self._refuted_of(branch))
         return found
 
-    def _one_of(self, branches: list[Operand], track: bool) -> Shapes:
+    def _one_of(self, branches: list[Operand], track: Track) -> Shapes:
         """Exactly one branch: each without those others that may hold beside it."""
         read = [self._asked_of(branch, track) for branch in branches]
         found: list[Shapes] = []
@@ -286,7 +303,7 @@ class SchemaReader:
             found.append(alone)
         return united(found)
 
-    def _conditional(self, spot: Spot, track: bool) -> Iterator[Shapes]:
+    def _conditional(self, spot: Spot, track: Track) -> Iterator[Shapes]:
         """`if` with `then` and `else`."""
         schema, at = spot.schema, spot.place
         if "if" not in schema or not (track or "then" in schema or "else" in schema):
@@ -308,24 +325,16 @@ class SchemaReader:
         condition = self._parts.operand(spot, schema["if"], f"{at}/if")
         if "then" in schema:
             then = self._parts.operand(spot, schema["then"], f"{at}/then")
-            holds = self._asked_of(condition, track=False)
+            holds = self._asked_of(condition)
             yield self._meet(holds, self._refuted_of(then))
         if "else" in schema:
             otherwise = self._parts.operand(spot, schema["else"], f"{at}/else")
             yield self._meet(self._refuted_of(condition), self._refuted_of(otherwise))
 
     def _unclosed(self, spot: Spot, keyword: str) -> Iterator[Shape]:
-        """What refutes `unevaluated...`.
-
-        Only where all alternatives have seen the same: otherwise one that holds, too, may have seen
-        more.
-        """
+        """What refutes `unevaluated...`: one that holds, too, must not have seen more."""
         operand = self._parts.operand(spot, spot.schema[keyword], f"{spot.place}/{keyword}")
         kind = ObjectShape if keyword == "unevaluatedProperties" else ArrayShape
-        shapes = [s for s in self._without_closing(spot, track=True) if isinstance(s, kind)]
-        if len({shape.seen for shape in shapes}) > 1:
-            raise unsupported(
-                f"{keyword!r} of several alternatives under a negation", f"{spot.place}/{keyword}"
-            )
-        for shape in shapes:
-            yield from with_unseen(shape, operand)
+        for shape in self._without_closing(spot, Track.ALL):
+            if isinstance(shape, kind):
+                yield from with_unseen(shape, operand)
