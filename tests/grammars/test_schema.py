@@ -227,6 +227,15 @@ def test_bounds_are_exact_at_any_size(
             ["[1,1]", "[1,1.0]", '["a",1,"a"]'],
         ),
         (
+            {
+                "anyOf": [{"items": {"enum": [1, 2]}}, {"items": {"enum": ["a", "b"]}}],
+                "uniqueItems": True,
+                "type": "array",
+            },
+            ["[2,1]", '["b","a"]', "[]"],
+            ["[1,1]", '["a",1]', '["b","b"]'],
+        ),
+        (
             {"prefixItems": [{"type": "null"}], "unevaluatedItems": {"type": "integer"}},
             ["[null,1,2]"],
             ["[null,null]"],
@@ -311,20 +320,13 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "string", "pattern": r"(a)\1"}, "/pattern"),
     ({"patternProperties": {r"(a)\1": {}}}, r"/patternProperties/(a)\1"),
     ({"not": {"uniqueItems": True}}, "/not/uniqueItems"),
+    ({"if": {"uniqueItems": True}, "then": False, "items": {"type": "string"}}, "/if/uniqueItems"),
+    ({"not": {"format": "date"}}, "/not/format"),
     ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema"),
     ({"$schema": "https://example.com/meta"}, "/$schema"),
     (
         {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#", "type": []}}},
         "/properties/a/$schema",
-    ),
-    (
-        {
-            "not": {
-                "anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}],
-                "unevaluatedProperties": False,
-            }
-        },
-        "/not/unevaluatedProperties",
     ),
     (
         {

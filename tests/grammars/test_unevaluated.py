@@ -35,7 +35,8 @@ class _Writer:
         self.of_objects = of_objects
 
     def plain(self) -> dict[str, Any]:
-        random, found = self.random, {}
+        random = self.random
+        found: dict[str, Any] = {}
         if self.of_objects:
             names = random.sample(NAMES, random.randint(1, 2))
             found["properties"] = {n: random.choice([True, {"type": "integer"}]) for n in names}
