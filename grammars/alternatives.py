@@ -8,7 +8,6 @@ It must not know of keywords, places or texts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import combinations
 
 from grammars.budget import Budget
 from grammars.json_values import JsonValue
@@ -70,30 +69,9 @@ class Alternatives:
                 self._budget.spend(0, sum(_bytes_of(shape) for shape in met if shape is not None))
         return tuple(found)
 
-    def any_together(self, read: list[Shapes]) -> Shapes:
-        """The alternatives of each choice of them that may hold together: it matters what each has
-        seen.
-        """
-        together: list[Shapes] = []
-        for size in range(1, len(read) + 1):
-            for chosen in combinations(read, size):
-                met = EVERYTHING
-                for shapes in chosen:
-                    met = self.meet(met, shapes)
-                together.append(met)
-        return united(together)
-
-    def some_exactly(self, held: list[Shapes], failed: list[Shapes]) -> Shapes:
-        """The alternatives of at least one of `held`, each knowing which others hold, too: with one
-        of those, or with what refutes it (`failed`).
-        """
-        some: Shapes = ()
-        none = EVERYTHING
-        for holds, fails in zip(held, failed, strict=True):
-            both = (self.meet(some, holds), self.meet(some, fails), self.meet(none, holds))
-            some = united(both)
-            none = self.meet(none, fails)
-        return some
+    def met(self, left: Shapes, right: Shapes) -> Shapes:
+        """The alternatives of both, without those of which it is certain that no value has them."""
+        return tuple(shape for shape in self.meet(left, right) if not self._is_void(shape))
 
     def none_in_common(self, left: Shapes, right: Shapes) -> bool:
         """Whether it is certain that no value has a shape of both, whatever formats mean."""

@@ -24,11 +24,14 @@ items prefixItems additionalItems minItems maxItems contains minContains maxCont
 properties patternProperties additionalProperties propertyNames required minProperties maxProperties
 dependentRequired
 """
-_LOGICAL = """
-enum const $ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else dependentSchemas
-dependencies unevaluatedItems unevaluatedProperties
+_COMBINING = """
+$ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else dependentSchemas dependencies
+unevaluatedItems unevaluatedProperties
 """
-ENFORCED = frozenset((_TYPED + _LOGICAL).split())
+COMBINING = frozenset(_COMBINING.split())
+"""Keywords that bring in other schemas for the same value."""
+
+ENFORCED = frozenset(_TYPED.split()) | COMBINING | {"enum", "const"}
 
 REFUSED: dict[str, JsonValue] = {
     "nullable": False,

@@ -27,7 +27,7 @@ from grammars.expr import Expr
 from grammars.json_values import JsonValue, Number, is_text, number_spellings
 from grammars.number_lowering import lower_number
 from grammars.object_lowering import ObjectForm
-from grammars.schema_reader import SchemaReader
+from grammars.schema_reader import SchemaReader, SelfReferenceError
 from grammars.shapes import (
     ArrayShape,
     BooleanShape,
@@ -244,16 +244,22 @@ class _SchemaLowering:
     def _is_void(self, shape: Shape) -> bool:
         if isinstance(shape, ArrayShape):
             needed = [shape.operand(i) for i in range(min(shape.min_items, len(shape.prefix) + 1))]
-            return any(all(map(self.is_void, self.shapes(operand))) for operand in needed)
+            return any(map(self._has_none, needed))
         if isinstance(shape, ObjectShape):
             given = dict(shape.properties)
             if shape.max_members is not None and len(shape.required) > shape.max_members:
                 return True
-            return any(
-                name in given and all(map(self.is_void, self.shapes(given[name])))
-                for name in shape.required
-            )
+            needed = [given[name] for name in shape.required if name in given]
+            needed.sort(key=self.reader.leads_on)  # most often, a constant tells objects apart
+            return any(map(self._has_none, needed))
         return self.scalar(shape) is self.algebra.empty
+
+    def _has_none(self, operand: Operand) -> bool:
+        """Whether it is certain that no value has `operand`."""
+        try:
+            return all(map(self.is_void, self.shapes(operand)))
+        except SelfReferenceError:  # this is asked while it is read
+            return False
 
 
 class _ScalarForm:

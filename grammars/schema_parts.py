@@ -60,6 +60,11 @@ class SchemaParts:
         """Whether a schema is nothing but its `$ref`: so it is in older drafts."""
         return self._document.dialect.lone_refs and "$ref" in spot.schema
 
+    def is_reference(self, spot: Spot) -> bool:
+        """Whether a schema asks for nothing but what is at its `$ref`."""
+        schema = spot.schema
+        return isinstance(schema, dict) and keywords.READ & schema.keys() == {"$ref"}
+
     def _operand_at(self, place: Place, scope: tuple[str, ...]) -> Operand:
         schema = self.found[place.place] = place.schema
         if schema is True:
@@ -125,9 +130,7 @@ class SchemaParts:
                 return operand
             term = operand[0]
             assert isinstance(term, Spot), "a place has a spot"
-            schema = term.schema
-            is_link = isinstance(schema, dict) and keywords.READ & schema.keys() == {"$ref"}
-            if not is_link:
+            if not self.is_reference(term):
                 return operand
             if term.place in seen:
                 raise GrammarError(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from itertools import combinations
 
+from grammars import keywords
 from grammars.alternatives import Alternatives, united
 from grammars.assertions import FormatRules, without
 from grammars.budget import Budget
@@ -33,12 +34,17 @@ from grammars.shapes import (
     Shape,
     Shapes,
     Spot,
+    Term,
     both,
     negations,
 )
 
 MAX_DEPTH = 96
 """Schemas that hold for one value, inside of each other: each level costs Python stack."""
+
+
+class SelfReferenceError(GrammarError):
+    """A schema was come to while it was read."""
 
 
 class Track(IntEnum):
@@ -51,9 +57,9 @@ class Track(IntEnum):
     ALL = 2
 
 
-MAX_SEEN_TOGETHER = 6
-"""Alternatives of one `anyOf` beside `unevaluated...`: which of them hold together matters there,
-and they do so in two to the power of their number ways."""
+MAX_SEEN_TOGETHER = 2_000
+"""Alternatives that one `anyOf` may come to beside `unevaluated...`: which of its schemas hold
+together matters there, and they may do so in two to the power of their number ways."""
 
 
 class SchemaReader:
@@ -97,6 +103,16 @@ class SchemaReader:
             self._met[operand] = found
         return self._met[operand]
 
+    def leads_on(self, operand: Operand) -> bool:
+        """Whether to read an operand takes reading more than one schema for each of its terms."""
+        terms: list[Term] = []
+        for term in operand:
+            if isinstance(term, Spot) and self._parts.is_reference(term):
+                terms += self._parts.reference(term, "$ref")
+            else:
+                terms.append(term)
+        return any(isinstance(term, Either) or _combines(term) for term in terms)
+
     def _meet(self, left: Shapes, right: Shapes) -> Shapes:
         return self._alternatives.meet(left, right)
 
@@ -125,7 +141,7 @@ class SchemaReader:
         """Guards against a schema that is defined by nothing but itself, and against depth."""
         at = key[0].place or "/"
         if key in self._open:
-            raise GrammarError(
+            raise SelfReferenceError(
                 f"the schema at {at} refers only to itself; give it a definition", key[0].place
             )
         if len(self._open) >= MAX_DEPTH:
@@ -277,13 +293,32 @@ class SchemaReader:
         whole = united(read)
         if not track or see_alike(whole):
             return whole
-        if len(read) > MAX_SEEN_TOGETHER:
-            raise unsupported(
-                f"more than {MAX_SEEN_TOGETHER} alternatives beside 'unevaluated...'", at
-            )
-        if track is Track.ALL:
-            return self._alternatives.some_exactly(read, list(map(self._refuted_of, branches)))
-        return self._alternatives.any_together(read)
+        together = self._exactly(branches, read) if track is Track.ALL else self._together(read)
+        for some in together:
+            whole = some
+            if len(some) > MAX_SEEN_TOGETHER:
+                raise unsupported(
+                    "too many alternatives that may hold together beside 'unevaluated...'", at
+                )
+        return whole
+
+    def _together(self, read: list[Shapes]) -> Iterator[Shapes]:
+        """What any of the first branches, and any of them together, allow and have seen."""
+        some: Shapes = ()
+        for held in read:
+            some = united((some, held, self._alternatives.met(some, held)))
+            yield some
+
+    def _exactly(self, branches: list[Operand], read: list[Shapes]) -> Iterator[Shapes]:
+        """The same, where each knows what all have seen: no other of these branches holds."""
+        met = self._alternatives.met
+        some: Shapes = ()
+        none = EVERYTHING
+        for branch, held in zip(branches, read, strict=True):
+            failed = self._refuted_of(branch)
+            some = united((met(some, held), met(some, failed), met(none, held)))
+            none = met(none, failed)
+            yield some
 
     def _none_of(self, branches: list[Operand]) -> Shapes:
         found = EVERYTHING
@@ -338,3 +373,8 @@ class SchemaReader:
         for shape in self._without_closing(spot, Track.ALL):
             if isinstance(shape, kind):
                 yield from with_unseen(shape, operand)
+
+
+def _combines(spot: Spot) -> bool:
+    schema = spot.schema
+    return isinstance(schema, dict) and not keywords.COMBINING.isdisjoint(schema)

@@ -309,6 +309,38 @@ NESTED: dict[str, Any] = {}
 for _ in range(200):
     NESTED = {"not": NESTED, "type": "null"}
 
+
+def test_alternatives_may_need_the_schema_that_they_are_read_for() -> None:
+    inner = {"next": {"$ref": "#"}, "a": True}
+    one = {"type": "object", "properties": inner, "required": ["next"]}
+    other = {
+        "type": "object",
+        "properties": {**inner, "a": {"const": 1}},
+        "required": ["next", "a"],
+    }
+    schema = {"oneOf": [one, other, {"type": "null"}]}
+    assert accepts(JsonSchema(schema), '{"next":{"next":null},"a":2}')
+    assert not accepts(JsonSchema(schema), '{"next":{"next":null},"a":1}')
+    closed = {"anyOf": [one, other, {"type": "null"}], "unevaluatedProperties": False}
+    assert accepts(JsonSchema(closed), '{"next":{"next":null},"a":1}')
+    assert not accepts(JsonSchema(closed), '{"next":null,"b":1}')
+
+
+def test_what_objects_are_told_apart_by_is_looked_at_before_what_they_contain() -> None:
+    defs: dict[str, Any] = {"one": {"const": 1}, "last": {"type": "null"}}
+    for n in range(110):
+        inner = {"$ref": f"#/$defs/{n - 1 if n else 'last'}"}
+        kinds = [{"$ref": "#/$defs/one"}, {"const": 2}]
+        defs[f"{n}"] = {
+            "oneOf": [
+                {"type": "object", "properties": {"in": inner, "k": kind}, "required": ["in", "k"]}
+                for kind in kinds
+            ]
+        }
+    schema = {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/109"}], "$defs": defs}
+    assert accepts(JsonSchema(schema), "null")
+
+
 REFUSED: list[tuple[Any, str]] = [
     ({"type": "string", "nullable": True}, "/nullable"),
     ({"items": {"divisibleBy": 2}}, "/items/divisibleBy"),
@@ -330,7 +362,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {
-            "anyOf": [{"properties": {f"p{n}": {}}} for n in range(7)],
+            "anyOf": [{"properties": {f"p{n}": {}}} for n in range(11)],
             "unevaluatedProperties": False,
         },
         "/anyOf",

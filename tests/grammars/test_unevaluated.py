@@ -90,3 +90,16 @@ def test_many_alternatives_that_evaluate_the_same_are_no_reason_to_refuse() -> N
     constraint = JsonSchema({"anyOf": many, "unevaluatedProperties": False})
     assert accepts(constraint, '{"a":1}')
     assert not accepts(constraint, '{"a":1,"b":1}')
+
+
+def test_alternatives_that_exclude_each_other_do_not_multiply() -> None:
+    kinds = [
+        {
+            "properties": {f"a{n}": {"type": "integer"}, "kind": {"const": f"k{n}"}},
+            "required": [f"a{n}", "kind"],
+        }
+        for n in range(40)
+    ]
+    constraint = JsonSchema({"type": "object", "anyOf": kinds, "unevaluatedProperties": False})
+    assert accepts(constraint, '{"a7":1,"kind":"k7"}')
+    assert not accepts(constraint, '{"a7":1,"kind":"k7","a8":1}')
