@@ -87,7 +87,7 @@ class Searched:
     def _lower(self) -> None:
         """The first states, made within the budget of a compile."""
         self._algebra = Algebra(budget=Budget(*COMPILE))
-        with too_deep_is_over_budget():
+        with too_deep_is_over_budget(self._algebra.budget):
             self.start = self._lowered(Seq((any_text(), self._tree)))
             if not has_string(self._algebra, self.start):
                 raise EmptyLanguageError(
@@ -114,7 +114,7 @@ class Searched:
 
     @contextmanager
     def _step(self, limits: Limits) -> Iterator[None]:
-        with self._lock, too_deep_is_over_budget():
+        with self._lock, too_deep_is_over_budget(self._algebra.budget):
             budget = self._algebra.budget
             if budget.num_bytes > limits.max_bytes:  # a call's few steps may never come to look
                 raise CompileBudgetError(
