@@ -15,7 +15,7 @@ from typing import Any
 
 from grammars import Constraint
 from grammars.json_values import is_text
-from sgdsl.chat import ChatTemplate
+from sgdsl.chat import Around, ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
 from sgdsl.errors import UsageError
 from sgdsl.graph import (
@@ -35,18 +35,9 @@ from sgdsl.graph import (
     Text,
     may_define,
 )
+from sgdsl.pieces import Piece as Piece  # noqa: PLC0414 - a part of what actions say
+from sgdsl.roles import before_model, close_role, open_role, settle, write_text
 from sgdsl.values import Lazy, gathered, typed
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of a branch's text. `special`: special tokens in it are special (template text).
-    `written`: a model wrote it.
-    """
-
-    text: str
-    special: bool = False
-    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +97,11 @@ class Branch:
 
     __slots__ = (
         "active",
+        "around",
+        "begun",
         "forked_at",
         "forked_at_message",
+        "held",
         "id",
         "inherited",
         "joined",
@@ -133,6 +127,9 @@ class Branch:
         self.messages: list[dict[str, str]] = list(parent.messages) if parent else []
         self.role: str | None = parent.role if parent else None
         self.role_start: int = parent.role_start if parent else 0
+        self.around: Around | None = parent.around if parent else None
+        self.begun: bool = parent.begun if parent else False  # the role has content
+        self.held = ""  # white space that its template takes away if the message ends there
         self.scopes: list[tuple[str, int]] = []
         self.forked_at = len(self.pieces)
         self.forked_at_message = len(self.messages)
@@ -239,8 +236,13 @@ class Machine:
         moved = False
         while branch.queue:
             node = branch.queue[0]
-            if isinstance(node, Gen | Select | Fork) and appended:
-                break
+            if isinstance(node, Gen | Select | Fork):
+                start = len(branch.pieces)
+                settle(branch) if isinstance(node, Fork) else before_model(branch)
+                appended += branch.pieces[start:]
+                if appended:
+                    moved = True
+                    break
             if isinstance(node, Join) and not self._ready(node):
                 return Append(tuple(appended)) if moved else Idle.JOINING
             branch.queue.popleft()
@@ -321,20 +323,21 @@ class Machine:
         start = len(branch.pieces)
         match node:
             case Text(text=text):
-                branch.pieces.append(Piece(text))
+                write_text(branch, text)
             case Ref(name=name):
-                branch.pieces.append(Piece(self._lookup(branch, name)))
+                write_text(branch, self._lookup(branch, name))
             case Assign(name=name, value=value, text=text):
                 branch.define(name, value, text=text, meta={})
             case RoleBegin(role=role):
-                self._open_role(branch, role)
+                open_role(branch, self._template, role)
             case RoleEnd():
-                self._close_role(branch)
+                close_role(branch)
             case ScopeBegin(name=name):
+                settle(branch)
                 branch.scopes.append((name, len(branch.pieces)))
             case ScopeEnd():
                 name, begin = branch.scopes.pop()
-                text = branch.text(begin)
+                text = branch.text(begin) + branch.held
                 branch.define(name, text, text=text, meta={})
             case Join():
                 self._join(branch, node)
@@ -356,30 +359,15 @@ class Machine:
             )
         return text
 
-    def _open_role(self, branch: Branch, role: str) -> None:
-        template = self._template
-        prompt = template.default_system_prompt
-        if not branch.messages and role != "system" and prompt is not None:
-            self._open_role(branch, "system")
-            branch.pieces.append(Piece(prompt))
-            self._close_role(branch)
-        branch.role = role
-        branch.pieces.append(Piece(template.prefixes.get(role, ""), special=True))
-        branch.role_start = len(branch.pieces)
-
-    def _close_role(self, branch: Branch) -> None:
-        assert branch.role is not None, "a role that closes was open"
-        content = branch.text(branch.role_start)
-        branch.messages.append({"role": branch.role, "content": content})
-        branch.pieces.append(Piece(self._template.suffixes.get(branch.role, ""), special=True))
-        branch.role = None
-
     def _join(self, parent: Branch, join: Join) -> None:
         children = [self.branches[child] for child in join.children]
         for child in children:
             child.joined = True
         if join.mode == "concate_and_append":
+            settle(parent)
             for child in children:
+                settle(child)
+                parent.begun |= child.begun
                 parent.pieces += child.pieces[child.forked_at :]
                 parent.messages += child.messages[child.forked_at_message :]
             return
