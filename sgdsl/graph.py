@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from grammars import Constraint
 from grammars.json_values import is_text
 from sgdsl.errors import UsageError
+from sgdsl.reasoning import SUFFIX, Tags
 from sgdsl.source import Source
 
 ROOT = 0
@@ -127,17 +128,26 @@ class Ref(Node):
 
 @dataclass(frozen=True, slots=True)
 class Gen(Node):
-    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text."""
+    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text.
+    `reasoning`: what stands between these tags is a variable of its own.
+    """
 
     name: str | None
     sampling: Sampling = field(default_factory=Sampling)
     constraint: Constraint | None = None
     typed: bool = False
+    reasoning: Tags | None = None
     kind: ClassVar[str] = "gen"
 
     def describe(self) -> str:
         constraint = "" if self.constraint is None else f" {shorten(repr(self.constraint), 100)}"
-        return f"{self.name or '_'}{constraint} {self.sampling}".rstrip()
+        reasoning = "" if self.reasoning is None else f" reasoning={self.reasoning}"
+        return f"{self.name or '_'}{constraint}{reasoning} {self.sampling}".rstrip()
+
+    @property
+    def reasoning_name(self) -> str | None:
+        """The variable of its reasoning, if that is told apart."""
+        return None if self.reasoning is None else f"{self.name}{SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +305,8 @@ class Shape:
                     )
             case Gen(name=name) | Select(name=name):
                 self._define(node.branch, name)
+                if isinstance(node, Gen) and node.reasoning is not None:
+                    self._define(node.branch, node.reasoning_name)
             case Assign(name=name):
                 self._define(node.branch, name)
             case Ref(name=name):
@@ -449,7 +461,9 @@ class Graph:
 def may_define(node: Node, name: str) -> bool:
     """Whether carrying this node out can give `name` a value (a join may define any name)."""
     match node:
-        case Gen(name=own) | Select(name=own) | ScopeEnd(name=own) | Assign(name=own):
+        case Gen(name=own):
+            return own == name or (node.reasoning is not None and name == node.reasoning_name)
+        case Select(name=own) | ScopeEnd(name=own) | Assign(name=own):
             return own == name
         case _:
             return isinstance(node, Join)

@@ -36,6 +36,7 @@ from sgdsl.graph import (
     may_define,
 )
 from sgdsl.pieces import Piece as Piece  # noqa: PLC0414 - a part of what actions say
+from sgdsl.reasoning import split
 from sgdsl.roles import before_model, close_role, open_role, settle, write_text
 from sgdsl.values import Lazy, gathered, typed
 
@@ -162,6 +163,18 @@ class Branch:
         """All text from piece `start` on, what the running `gen` has written so far included."""
         return "".join([piece.text for piece in self.pieces[start:]]) + self.partial
 
+    def writes(self, name: str) -> bool:
+        """Whether the gen that is running makes the variable."""
+        return isinstance(self.active, Gen) and may_define(self.active, name)
+
+    def partial_of(self, name: str) -> str:
+        """What the running gen has written of a variable that it makes."""
+        node = self.active
+        if not isinstance(node, Gen) or node.reasoning is None:
+            return self.partial
+        parts = split(node.reasoning, self.partial, final=False)
+        return parts.answer if name == node.name else parts.reasoning
+
     def define(self, name: str | None, value: Any, *, text: str, meta: dict[str, Any]) -> None:
         if name is None:
             self.unnamed.append(value)
@@ -278,7 +291,10 @@ class Machine:
             value = typed(node, completion.text)
             self.unread.append(value)
         self.truncated |= completion.truncated
-        self._answer(branch, completion.text, value, name=node.name, meta=completion.meta)
+        text = completion.text
+        if node.reasoning is not None:
+            text, value = _set_reasoning_aside(branch, node, text)
+        self._answer(branch, text, value, name=node.name, meta=completion.meta)
 
     def choose(
         self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
@@ -297,7 +313,8 @@ class Machine:
         self, branch: Branch, text: str, value: Any, *, name: str | None, meta: dict[str, Any]
     ) -> None:
         branch.pieces.append(Piece(text, written=True))
-        branch.define(name, value, text=text, meta=meta)
+        shown = value if isinstance(value, str) else text
+        branch.define(name, value, text=shown, meta=meta)
         branch.partial = ""
         branch.active = None
 
@@ -379,6 +396,15 @@ class Machine:
             values = [child.variables.get(name) for child in children]
             texts = ", ".join(_shown(child, name) for child in children)
             parent.define(name, gathered(values), text=f"[{texts}]", meta={})
+
+
+def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str]:
+    """Write the reasoning in `text`; returns the rest, and the answer in it."""
+    assert node.reasoning is not None, "it is told apart"
+    parts = split(node.reasoning, text, final=True)
+    branch.pieces.append(Piece(text[: parts.rest_at], written=True, aside=True))
+    branch.define(node.reasoning_name, parts.reasoning, text=parts.reasoning, meta={})
+    return text[parts.rest_at :], parts.answer
 
 
 def _shown(branch: Branch, name: str) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from sgdsl.errors import UsageError
-from sgdsl.graph import Gen
 from sgdsl.machine import Branch
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
@@ -172,8 +171,8 @@ class _Sent:
         return "".join(texts)
 
     def news_of(self, branch: Branch, name: str) -> str:
-        writing = isinstance(branch.active, Gen) and branch.active.name == name
-        text = branch.partial if writing else ""
+        writing = branch.writes(name)
+        text = branch.partial_of(name) if writing else ""
         if not writing and not branch.awaits(name):
             text = branch.texts.get(name, "")
         news = text[self.chars :]
