@@ -280,6 +280,8 @@ class Programs:
             "completion_tokens": len(line.logprobs),
             "finish_reason": ending.reason,
         }
+        if generation.matcher is not None:
+            meta["forced_tokens"] = generation.num_forced
         if line.sampling.return_logprob:
             tokens = generation.tokens
             meta["output_token_logprobs"] = [

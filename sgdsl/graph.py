@@ -1,4 +1,4 @@
-"""The execution graph: frozen nodes, their check and their printed form.
+"""The execution graph: nodes in the order of the program, their check and their printed form.
 
 Owns what a program compiles to. Pure data: knows nothing of execution, tokens, threads or backends.
 A graph is a flat list of nodes in the order in which the program wrote them; `branch` says on which
@@ -9,241 +9,63 @@ tests, errors and docs show.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from itertools import chain
 
-from grammars import Constraint
 from grammars.json_values import is_text
+from sgdsl.draw import draw
 from sgdsl.errors import UsageError
-from sgdsl.reasoning import SUFFIX, Tags
-from sgdsl.source import Source
-
-ROOT = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How to sample. None means: inherit from the run, and in the end from `DEFAULT_SAMPLING`.
-
-    `max_tokens` and `min_tokens` count sampled tokens; `top_k = -1` and `top_p = 1.0` mean off;
-    `temperature = 0` is greedy. `healing`: a literal's last tokens may merge into the first sampled
-    one; tokens that only spell the literal again do not count.
-    """
-
-    max_tokens: int | None = None
-    min_tokens: int | None = None
-    stop: tuple[str, ...] | None = None
-    stop_token_ids: tuple[int, ...] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    ignore_eos: bool | None = None
-    seed: int | None = None
-    return_logprob: bool | None = None
-    healing: bool | None = None
-
-    def over(self, defaults: Sampling) -> Sampling:
-        """This one where it says something, `defaults` where it is silent."""
-        return _over(self, defaults)
-
-    def __str__(self) -> str:
-        said = ((name, getattr(self, name)) for name in _SAMPLING)
-        return " ".join(f"{name}={value!r}" for name, value in said if value is not None)
-
-
-_SAMPLING = tuple(field.name for field in fields(Sampling))
-
-
-@lru_cache(maxsize=4096)
-def _over(own: Sampling, defaults: Sampling) -> Sampling:
-    """Ten thousand rows that pass the same `gen` share one."""
-    said = {name: v for name in _SAMPLING if (v := getattr(own, name)) is not None}
-    return replace(defaults, **said) if said else defaults
-
-
-DEFAULT_SAMPLING = Sampling(
-    max_tokens=128,
-    min_tokens=0,
-    stop=(),
-    stop_token_ids=(),
-    temperature=1.0,
-    top_p=1.0,
-    top_k=-1,
-    min_p=0.0,
-    frequency_penalty=0.0,
-    presence_penalty=0.0,
-    ignore_eos=False,
-    return_logprob=False,
-    healing=True,
+from sgdsl.html import graph_html
+from sgdsl.mermaid import to_mermaid
+from sgdsl.nodes import (
+    JOIN_MODES,
+    ROOT,
+    Assign,
+    Fork,
+    Gen,
+    Join,
+    Node,
+    Ref,
+    RoleBegin,
+    RoleEnd,
+    ScopeBegin,
+    ScopeEnd,
+    Select,
+    Text,
+    may_define,
+    shorten,
 )
-"""`seed` stays None: the run draws one, and says which (`Run.seed`)."""
+from sgdsl.outline import by_branch
+from sgdsl.sampling import DEFAULT_SAMPLING, Sampling
+
+__all__ = [
+    "DEFAULT_SAMPLING",
+    "JOIN_MODES",
+    "ROOT",
+    "Assign",
+    "Fork",
+    "Gen",
+    "Graph",
+    "Join",
+    "Node",
+    "Ref",
+    "RoleBegin",
+    "RoleEnd",
+    "Sampling",
+    "ScopeBegin",
+    "ScopeEnd",
+    "Select",
+    "Shape",
+    "Text",
+    "may_define",
+    "shorten",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One step of a graph. `id` rises in the order of the program, over all branches of a run."""
+HTML_NODES = 1000
+"""How many nodes a notebook shows."""
 
-    id: int
-    branch: int
-    source: Source | None
-    kind: ClassVar[str] = "node"
-
-    def describe(self) -> str:
-        return ""
-
-    def __str__(self) -> str:
-        return f"%{self.id} {self.kind} {self.describe()}".rstrip()
-
-
-def shorten(text: str, limit: int = 60) -> str:
-    """`text` with its middle left out if it is longer than `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 12] + " ... " + text[-7:]
-
-
-@dataclass(frozen=True, slots=True)
-class Text(Node):
-    """Literal text. Special tokens in it are plain text."""
-
-    text: str
-    kind: ClassVar[str] = "text"
-
-    def describe(self) -> str:
-        return repr(shorten(self.text))
-
-
-@dataclass(frozen=True, slots=True)
-class Ref(Node):
-    """The text of an earlier variable, put in without a read."""
-
-    name: str
-    kind: ClassVar[str] = "ref"
-
-    def describe(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Gen(Node):
-    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text.
-    `reasoning`: what stands between these tags is a variable of its own.
-    """
-
-    name: str | None
-    sampling: Sampling = field(default_factory=Sampling)
-    constraint: Constraint | None = None
-    typed: bool = False
-    reasoning: Tags | None = None
-    kind: ClassVar[str] = "gen"
-
-    def describe(self) -> str:
-        constraint = "" if self.constraint is None else f" {shorten(repr(self.constraint), 100)}"
-        reasoning = "" if self.reasoning is None else f" reasoning={self.reasoning}"
-        return f"{self.name or '_'}{constraint}{reasoning} {self.sampling}".rstrip()
-
-    @property
-    def reasoning_name(self) -> str | None:
-        """The variable of its reasoning, if that is told apart."""
-        return None if self.reasoning is None else f"{self.name}{SUFFIX}"
-
-
-@dataclass(frozen=True, slots=True)
-class Select(Node):
-    """The best of `choices` by their token log-probabilities under `method` (a `ChoicesMethod`).
-
-    `temperature` 0 takes the best; above it samples from the probabilities at that temperature.
-    """
-
-    name: str | None
-    choices: tuple[str, ...]
-    method: Any
-    temperature: float = 0.0
-    kind: ClassVar[str] = "select"
-
-    def describe(self) -> str:
-        return f"{self.name or '_'} {shorten(repr(list(self.choices)), 100)}"
-
-
-@dataclass(frozen=True, slots=True)
-class RoleBegin(Node):
-    role: str
-    kind: ClassVar[str] = "role"
-
-    def describe(self) -> str:
-        return f"{self.role} {{"
-
-
-@dataclass(frozen=True, slots=True)
-class RoleEnd(Node):
-    role: str
-    kind: ClassVar[str] = "role"
-
-    def describe(self) -> str:
-        return f"}} {self.role}"
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeBegin(Node):
-    """Everything appended until the matching `ScopeEnd` becomes the variable `name`."""
-
-    name: str
-    kind: ClassVar[str] = "scope"
-
-    def describe(self) -> str:
-        return f"{self.name} {{"
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeEnd(Node):
-    name: str
-    kind: ClassVar[str] = "scope"
-
-    def describe(self) -> str:
-        return f"}} {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Assign(Node):
-    """`s[name] = value`: no text, only the variable. `text` is what a `Ref` to it puts in; it is
-    made with the node, since `str(value)` can be anybody's code.
-    """
-
-    name: str
-    value: Any
-    text: str
-    kind: ClassVar[str] = "assign"
-
-    def describe(self) -> str:
-        return f"{self.name} = {shorten(repr(self.value))}"
-
-
-@dataclass(frozen=True, slots=True)
-class Fork(Node):
-    """Branches that start as copies of this one: its text, variables, messages and open role."""
-
-    children: tuple[int, ...]
-    kind: ClassVar[str] = "fork"
-
-    def describe(self) -> str:
-        return "-> " + ", ".join(f"b{child}" for child in self.children)
-
-
-@dataclass(frozen=True, slots=True)
-class Join(Node):
-    """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`."""
-
-    children: tuple[int, ...]
-    mode: str
-    kind: ClassVar[str] = "join"
-
-    def describe(self) -> str:
-        return f"{self.mode} <- " + ", ".join(f"b{child}" for child in self.children)
-
-
-JOIN_MODES = ("gather_variable", "concate_and_append")
+_DEEPEST = 60
 
 
 class Shape:
@@ -445,25 +267,48 @@ class Graph:
     def branch(self, branch: int) -> Iterator[Node]:
         return (node for node in self.nodes if node.branch == branch)
 
+    @property
+    def head(self) -> str:
+        """The program's name and its parameters."""
+        return f"{self.name}({', '.join(self.parameters)})"
+
+    def draw(self, *, max_nodes: int = 200) -> str:
+        """The graph as a tree, for a terminal. Branches of a fork that look the same are shown
+        once; what lies beyond `max_nodes` nodes is counted.
+        """
+        return draw(self.head, self.nodes, max_nodes=_checked(max_nodes))
+
+    def to_mermaid(self, *, max_nodes: int = 200) -> str:
+        """The graph as a Mermaid flowchart; what lies beyond `max_nodes` nodes is counted."""
+        return to_mermaid(self.nodes, max_nodes=_checked(max_nodes))
+
+    def _repr_html_(self) -> str:
+        return graph_html(self.head, self.nodes, max_nodes=HTML_NODES)
+
     def __str__(self) -> str:
-        head = f"graph {self.name}({', '.join(self.parameters)})"
-        return "\n".join([head, *self._lines(ROOT, "  ")])
+        """Every node, with its id. What is nested too deep stands below each other."""
+        printed = [f"graph {self.head}"]
+        nodes = by_branch(self.nodes)
+        due: list[tuple[int, Iterator[Node | str]]] = [(1, iter(nodes.get(ROOT, ())))]
+        while due:
+            depth, rest = due[-1]
+            entry = next(rest, None)
+            if entry is None:
+                due.pop()
+                continue
+            indent = 2 * min(depth, _DEEPEST) - (2 if isinstance(entry, str) else 0)
+            printed.append(f"{' ' * indent}{entry}")
+            if isinstance(entry, Fork):
+                due += [
+                    (depth + 2, chain([f"b{child}:"], nodes.get(child, ())))
+                    for child in reversed(entry.children)
+                ]
+        return "\n".join(printed)
 
-    def _lines(self, branch: int, indent: str) -> Iterator[str]:
-        for node in self.branch(branch):
-            yield f"{indent}{node}"
-            if isinstance(node, Fork):
-                for child in node.children:
-                    yield f"{indent}  b{child}:"
-                    yield from self._lines(child, indent + "    ")
 
-
-def may_define(node: Node, name: str) -> bool:
-    """Whether carrying this node out can give `name` a value (a join may define any name)."""
-    match node:
-        case Gen(name=own):
-            return own == name or (node.reasoning is not None and name == node.reasoning_name)
-        case Select(name=own) | ScopeEnd(name=own) | Assign(name=own):
-            return own == name
-        case _:
-            return isinstance(node, Join)
+def _checked(max_nodes: object) -> int:
+    if not isinstance(max_nodes, int) or isinstance(max_nodes, bool) or max_nodes < 1:
+        raise UsageError(
+            f"max_nodes={max_nodes!r} is not allowed; max_nodes is a whole number, at least 1"
+        )
+    return max_nodes

@@ -90,6 +90,9 @@ class Completion:
     truncated: bool = False
 
 
+Step = tuple[Node, int, dict[str, Any] | None]
+"""A node that was begun: where its text begins, in pieces, and what its answer says."""
+
 _NOTHING: deque[Node] = deque(maxlen=0)
 
 
@@ -115,6 +118,7 @@ class Branch:
         "role_start",
         "scopes",
         "texts",
+        "trail",
         "unnamed",
         "variables",
     )
@@ -136,6 +140,7 @@ class Branch:
         self.forked_at_message = len(self.messages)
         self.inherited = frozenset(self.variables)
         self.unnamed: list[Any] = list(parent.unnamed) if parent else []
+        self.trail: list[Step] = []
         self.queue: deque[Node] = deque()
         self.active: Node | None = None
         self.joined = False
@@ -222,13 +227,16 @@ class Machine:
 
     def pending_constraints(self) -> list[Constraint]:
         """What the nodes that are still to be carried out are constrained by."""
-        queues = [*(branch.queue for branch in self.branches.values()), *self._early.values()]
         return [
             node.constraint
-            for queue in queues
-            for node in queue
+            for node in self.waiting()
             if isinstance(node, Gen) and node.constraint is not None
         ]
+
+    def waiting(self) -> list[Node]:
+        """The nodes that are still to be carried out."""
+        queues = [*(branch.queue for branch in self.branches.values()), *self._early.values()]
+        return [node for queue in queues for node in queue]
 
     def close(self) -> None:
         """The program has returned: what is queued is all there will be."""
@@ -259,6 +267,7 @@ class Machine:
             if isinstance(node, Join) and not self._ready(node):
                 return Append(tuple(appended)) if moved else Idle.JOINING
             branch.queue.popleft()
+            branch.trail.append((node, len(branch.pieces), None))
             moved = True
             branch.active = node  # a fault below is this node's
             match node:
@@ -315,6 +324,8 @@ class Machine:
         branch.pieces.append(Piece(text, written=True))
         shown = value if isinstance(value, str) else text
         branch.define(name, value, text=shown, meta=meta)
+        node, start, _ = branch.trail[-1]
+        branch.trail[-1] = (node, start, meta)
         branch.partial = ""
         branch.active = None
 

@@ -22,6 +22,7 @@ from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
 from sgdsl.expressions import Hole, Part
 from sgdsl.graph import DEFAULT_SAMPLING, Graph, Sampling
+from sgdsl.html import untraced_html
 from sgdsl.progress import Progress
 from sgdsl.seeds import derive_seed
 from sgdsl.state import ProgramState
@@ -50,6 +51,14 @@ class Program(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<program {self.__name__}({', '.join(self.parameters)})>"
+
+    def _repr_html_(self) -> str:
+        """The program's graph, where it can be traced without arguments; else why it cannot."""
+        try:
+            return self.trace()._repr_html_()
+        except Exception as error:  # noqa: BLE001 - a body may raise anything, and a view must not
+            head = f"{self.__name__}({', '.join(self.parameters)})"
+            return untraced_html(head, f"{type(error).__name__}: {error}")
 
     @overload
     def __call__(self, state: ProgramState, /, *args: Any, **kwargs: Any) -> R: ...

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from sgdsl.errors import UsageError
+from sgdsl.explanation import Explanation
 from sgdsl.machine import Branch
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
@@ -37,6 +38,8 @@ class Reader(Protocol):
     def wait(self, branch_id: int) -> None: ...
 
     def returned(self) -> Any: ...
+
+    def explain(self) -> Explanation: ...
 
 
 class RunReader:
@@ -101,6 +104,11 @@ class RunReader:
             self._run.wait_until(lambda: self._still(branch_id))
         else:
             self._run.wait()
+
+    def explain(self) -> Explanation:
+        if self._writing:
+            self._recorder.flush()
+        return self._run.explain()
 
     def returned(self) -> Any:
         if not self._inside:

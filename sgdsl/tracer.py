@@ -10,6 +10,7 @@ from typing import Any
 
 from sgdsl.context import Caller, caller
 from sgdsl.errors import SgdslError, TraceError, UsageError
+from sgdsl.explanation import Explanation
 from sgdsl.expressions import Hole, Part
 from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Graph
 from sgdsl.outcome import Outcome
@@ -56,6 +57,9 @@ class HoleReader:
 
     def wait(self, branch_id: int) -> None:
         """Nothing runs, so there is nothing to wait for."""
+
+    def explain(self) -> Explanation:
+        raise TraceError("explain(): a trace has run nothing; draw its graph with draw()")
 
     def returned(self) -> Any:
         raise TraceError("a trace has no return value yet: its body is running")
