@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grammars import Compiler, Regex
+from grammars import Compiler, Matcher, Regex
 from runtime import Runtime
 from sgdsl import ProgramState, function, gen, select
 
@@ -33,7 +33,7 @@ def test_tokens_time_and_log_probabilities_come_from_the_engine(tiny_llama_path:
         assert node.completion_tokens is not None and node.completion_tokens >= len(entries)
         assert node.seconds is not None and node.seconds > 0
         assert node.prompt_tokens is not None and node.prompt_tokens > 16
-        matcher = compiler.compile(Regex("(10|20)-zz[0-9]")).matcher(max_tokens=12)
+        matcher = Matcher(compiler.compile(Regex("(10|20)-zz[0-9]")), max_tokens=12)
         forced = 0
         for _, token, _ in entries:
             forced += matcher.num_allowed == 1
