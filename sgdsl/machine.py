@@ -258,9 +258,8 @@ class Machine:
         while branch.queue:
             node = branch.queue[0]
             if isinstance(node, Gen | Select | Fork):
-                start = len(branch.pieces)
-                settle(branch) if isinstance(node, Fork) else before_model(branch)
-                appended += branch.pieces[start:]
+                if branch.held or (branch.around is not None and not branch.begun):
+                    appended += self._before(branch, node)
                 if appended:
                     moved = True
                     break
@@ -345,6 +344,12 @@ class Machine:
         return all(
             child in self.branches and self.branches[child].drained for child in join.children
         )
+
+    def _before(self, branch: Branch, node: Node) -> list[Piece]:
+        """What a message needs before its model or its forks go on; returns these pieces."""
+        start = len(branch.pieces)
+        settle(branch) if isinstance(node, Fork) else before_model(branch)
+        return branch.pieces[start:]
 
     def _write(self, branch: Branch, node: Node) -> list[Piece]:
         """Carry out a node that needs no model; returns the pieces that it appended."""
