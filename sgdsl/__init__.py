@@ -42,6 +42,7 @@ from sgdsl.context import backend_for, get_default_backend, set_default_backend
 from sgdsl.errors import (
     BackendError,
     CancelledError,
+    CheckFailed,
     ProgramError,
     SgdslError,
     TraceError,
@@ -69,6 +70,7 @@ __all__ = [
     "BatchInterrupted",
     "CancelledError",
     "ChatTemplate",
+    "CheckFailed",
     "Completion",
     "Graph",
     "MockBackend",

@@ -54,23 +54,32 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     type: Any = None,  # noqa: A002 - the word that users look for
     grammar: str | None = None,
     constraint: Constraint | None = None,
+    substring_of: str | None = None,
     seed: int | None = None,
     healing: bool | None = None,
 ) -> Expr:
     """Text written by the model, kept as the variable `name`.
 
     None inherits from `run`. `max_tokens` and `min_tokens` count sampled tokens, without those that
-    only spell a healed literal again. At most one of `regex` (the whole output matches it),
-    `json_schema` (a dict, a bool, JSON text, a pydantic class or a `JsonSchema`), `dtype` (int,
-    float, bool, str or their names), `type` (pydantic, dataclass, Enum, Literal, list[...], ...),
-    `grammar` (the rules of a context-free grammar), `constraint` (any one of `grammars`) and
-    `choices` (a `select`). With `dtype` and `type` the variable is a value of that type. With
-    `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance; of a
-    `JsonSchema`, and in all other cases, it is the text.
+    only spell a healed literal again; with `max_tokens=0` nothing is drawn, and the variable is
+    empty. With `n` above 1 the variable is a list of n outputs, and the text goes on with the
+    first. The output ends before the first of the texts `stop`, and before what one of the patterns
+    `stop_regex` matches as soon as it matches. `return_logprob`, `top_logprobs_num` (so many
+    likeliest tokens a position) and `logprob_start_len` (from that token of the prompt on) put
+    log-probabilities into the meta info.
 
-    A constrained output ends where its constraint is complete: `stop` and `stop_token_ids` are
-    refused beside one, and those of `run` or of a role do not concern it; `min_tokens` and
-    `ignore_eos` make it go on as long as its constraint allows. `str` is no constraint.
+    At most one of `regex` (the whole output matches it), `json_schema` (a dict, a bool, JSON text,
+    a pydantic class or a `JsonSchema`), `dtype` (int, float, bool, str or their names), `type`
+    (pydantic, dataclass, Enum, Literal, list[...], ...), `grammar` (the rules of a context-free
+    grammar), `substring_of` (the output is a quotation from that text), `constraint` (any one of
+    `grammars`) and `choices` (a `select`). With `dtype` and `type` the variable is a value of that
+    type. With `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance;
+    of a `JsonSchema`, and in all other cases, it is the text.
+
+    A constrained output ends where its constraint is complete: `stop`, `stop_regex` and
+    `stop_token_ids` are refused beside one, and those of `run` or of a role do not concern it;
+    `min_tokens` and `ignore_eos` make it go on as long as its constraint allows. `str` is no
+    constraint.
 
     Raises `UsageError`, here and at once, for arguments that cannot work.
     """
@@ -93,7 +102,7 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
 
 
 def _refuse_stops(given: dict[str, Any], asked: dict[str, Any]) -> None:
-    stops = [key for key in ("stop", "stop_token_ids") if key in given]
+    stops = [key for key in ("stop", "stop_regex", "stop_token_ids") if key in given]
     if stops:
         raise UsageError(
             f"gen: {' and '.join(stops)} and {next(iter(asked))} cannot be given together; a "

@@ -16,7 +16,7 @@ from sgdsl.draw import cut, left_out, strokes
 from sgdsl.errors import ProgramError
 from sgdsl.html import plain, span, tree_html, word_html
 from sgdsl.labels import asked, label
-from sgdsl.nodes import Gen, Node, Select, shorten
+from sgdsl.nodes import Collect, Gen, Node, Select, shorten
 from sgdsl.outcome import Outcome
 from sgdsl.outline import Item, lines, outline, title
 from sgdsl.pieces import Piece
@@ -46,6 +46,7 @@ class _Branch(Protocol):
 class BranchRecord:
     """A branch at one moment."""
 
+    id: int
     steps: tuple[tuple[Node, int, dict[str, Any] | None], ...]
     pieces: tuple[Piece, ...]
     partial: str
@@ -53,7 +54,9 @@ class BranchRecord:
 
     @classmethod
     def of(cls, branch: _Branch) -> BranchRecord:
-        return cls(tuple(branch.trail), tuple(branch.pieces), branch.partial, branch.active)
+        return cls(
+            branch.id, tuple(branch.trail), tuple(branch.pieces), branch.partial, branch.active
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class ExplainedNode:
     @property
     def name(self) -> str | None:
         """The variable that it defines, if it defines one."""
-        return getattr(self.node, "name", None)
+        return getattr(_gen_of(self.node), "name", None)
 
     @property
     def source(self) -> str | None:
@@ -93,7 +96,8 @@ class ExplainedNode:
 
     @property
     def constraint(self) -> str | None:
-        constraint = self.node.constraint if isinstance(self.node, Gen) else None
+        node = _gen_of(self.node)
+        constraint = node.constraint if isinstance(node, Gen) else None
         return None if constraint is None else repr(constraint)
 
     @property
@@ -122,7 +126,8 @@ class ExplainedNode:
 
     @property
     def logprob(self) -> float | None:
-        if (tokens := self.meta.get("output_token_logprobs")) is not None:
+        tokens = self.meta.get("output_token_logprobs")
+        if isinstance(self.node, Gen) and tokens is not None:
             return math.fsum(entry[0] for entry in tokens)
         return self._of_choice("normalized_prompt_logprobs")
 
@@ -139,6 +144,8 @@ class ExplainedNode:
     @property
     def facts(self) -> list[str]:
         """All that is known, in words."""
+        if isinstance(self.node, Collect):
+            return [f"{len(self.node.children)} outputs"]
         told = []
         if self.completion_tokens is not None and isinstance(self.node, Gen):
             plural = "" if self.completion_tokens == 1 else "s"
@@ -175,10 +182,20 @@ class Explanation:
 
     @cached_property
     def nodes(self) -> tuple[ExplainedNode, ...]:
-        done = [node for branch in self._branches for node in _nodes(branch, self.outcome)]
+        done = [node for branch in self._standing() for node in _nodes(branch, self.outcome)]
         status: NodeStatus = "waiting" if self.outcome is None else "cancelled"
-        later = [ExplainedNode(node, status, "", node.branch) for node in self._waiting]
+        later = [
+            ExplainedNode(node, status, "", node.branch)
+            for node in self._waiting
+            if not isinstance(node, Collect)  # it has begun with the first of its outputs
+        ]
         return (*done, *later)
+
+    def _standing(self) -> list[BranchRecord]:
+        """Without those of a gen's several outputs that have been written again since."""
+        nodes = [node for branch in self._branches for node, _, _ in branch.steps]
+        stands = {child for node in nodes if isinstance(node, Collect) for child in node.children}
+        return [branch for branch in self._branches if branch.id >= 0 or branch.id in stands]
 
     @property
     def failed(self) -> ExplainedNode | None:
@@ -207,7 +224,9 @@ class Explanation:
         return tree_html(head, self._tree(), _html_row, max_nodes=MAX_SHOWN, note=note)
 
     def _head(self, *, error: bool = True) -> str:
-        gens = [node for node in self.nodes if node.prompt_tokens is not None]
+        # What collects several outputs tells what the first of them does.
+        answered = (node for node in self.nodes if not isinstance(node.node, Collect))
+        gens = [node for node in answered if node.prompt_tokens is not None]
         status: str = "running" if self.outcome is None else self.outcome.status
         parts = [status, f"{len(self.nodes):,} nodes"]
         if gens:
@@ -235,7 +254,7 @@ def _nodes(branch: BranchRecord, outcome: Outcome | None) -> list[ExplainedNode]
         status, error = _status(node, meta, branch.active, outcome)
         if status == "running":
             text += branch.partial
-        found.append(ExplainedNode(node, status, text, node.branch, meta or {}, error))
+        found.append(ExplainedNode(node, status, text, branch.id, meta or {}, error))
     return found
 
 
@@ -243,7 +262,8 @@ def _status(
     node: Node, meta: Mapping[str, Any] | None, active: Node | None, outcome: Outcome | None
 ) -> tuple[NodeStatus, str | None]:
     error = None if outcome is None else outcome.error
-    unanswered = meta is None if isinstance(node, Gen | Select) else node is active
+    answered = isinstance(node, Gen | Select | Collect)
+    unanswered = meta is None if answered else node is active
     if isinstance(error, ProgramError) and error.node == str(node):
         if error.source == (None if node.source is None else str(node.source)):
             cause = error.__cause__
@@ -251,9 +271,15 @@ def _status(
     if unanswered:
         return ("running", None) if outcome is None else ("cancelled", None)
     reason = (meta or {}).get("finish_reason") or {}
-    if isinstance(node, Gen) and node.constraint is None and reason.get("type") == "length":
+    cut_off = reason.get("type") == "length" and reason.get("length") != 0
+    if isinstance(node, Gen) and node.constraint is None and cut_off:
         return "truncated", None
     return "ok", None
+
+
+def _gen_of(node: Node) -> Node:
+    """The gen that a node stands for, if it collects several outputs of one."""
+    return node.gen if isinstance(node, Collect) else node
 
 
 def _row(node: ExplainedNode) -> str:
@@ -279,6 +305,6 @@ def _html_row(node: ExplainedNode) -> str:
 
 def _said(node: ExplainedNode) -> tuple[str, str]:
     """The word for a node, and its variable and text."""
-    if isinstance(node.node, Gen | Select):
+    if isinstance(node.node, Gen | Select | Collect):
         return node.kind, f"{node.name or '_'} {shorten(node.text, 50)!r}"
     return label(node.node)

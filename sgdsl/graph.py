@@ -21,6 +21,8 @@ from sgdsl.nodes import (
     JOIN_MODES,
     ROOT,
     Assign,
+    Check,
+    Collect,
     Fork,
     Gen,
     Join,
@@ -43,6 +45,8 @@ __all__ = [
     "JOIN_MODES",
     "ROOT",
     "Assign",
+    "Check",
+    "Collect",
     "Fork",
     "Gen",
     "Graph",
@@ -80,6 +84,9 @@ class Shape:
         self._inherited: dict[int, frozenset[str]] = {ROOT: frozenset()}
         self._forked_in: dict[int, str | None] = {}  # the role that was open at the fork
         self._with_roles: set[int] = set()  # branches on which roles began or ended
+        self._since_gen: dict[int, tuple[int, tuple[str | int, ...]]] = {}
+        """The id of a branch's last gen, and what was written since, that first; an int is an
+        unnamed one's position. No entry: there is nothing to check."""
         self._last_id = -1
         self.names: dict[int, dict[str, None]] = {ROOT: {}}
         """What the nodes of a branch define, in their order."""
@@ -97,7 +104,7 @@ class Shape:
             return
         branch, last_id = nodes[0].branch, self._last_id
         before = (list(self._open[branch]), dict(self.names[branch]), self.num_unnamed[branch])
-        with_roles = branch in self._with_roles
+        with_roles, since_gen = branch in self._with_roles, self._since_gen.get(branch)
         try:
             for node in nodes:
                 assert node.branch == branch, "what is written at once stands on one branch"
@@ -107,6 +114,9 @@ class Shape:
             self._open[branch], self.names[branch], self.num_unnamed[branch] = before
             if not with_roles:
                 self._with_roles.discard(branch)
+            self._since_gen.pop(branch, None)
+            if since_gen is not None:
+                self._since_gen[branch] = since_gen
             self._last_id = last_id
             raise
 
@@ -125,14 +135,19 @@ class Shape:
                         f"{node} at {node.source}: a lone surrogate is no text; "
                         "encode or replace it"
                     )
-            case Gen(name=name) | Select(name=name):
+            case Gen(name=name):
+                key = name or self.num_unnamed[node.branch]
+                self._since_gen[node.branch] = (node.id, (key,))
                 self._define(node.branch, name)
-                if isinstance(node, Gen) and node.reasoning is not None:
+                if node.reasoning_name is not None:
                     self._define(node.branch, node.reasoning_name)
-            case Assign(name=name):
+            case Select(name=name) | Assign(name=name):
+                self._since_gen.pop(node.branch, None)
                 self._define(node.branch, name)
             case Ref(name=name):
                 self._require(node, name)
+            case Check(name=name):
+                self.checked(node, name)
             case RoleBegin() | RoleEnd() | ScopeBegin() | ScopeEnd():
                 self._bracket(node)
             case Fork():
@@ -142,6 +157,27 @@ class Shape:
             case _:
                 pass
         self._last_id = node.id
+
+    def last_gen(self, branch: int) -> str | int | None:
+        """What the gen wrote that a check would look at; None where there is nothing to check."""
+        return self._since_gen[branch][1][0] if branch in self._since_gen else None
+
+    def checked(self, node: Check, name: str | None) -> tuple[int, str | int]:
+        """The id of the gen that a check may have written again, and what it looks at: `name`, or
+        that gen's own output (an int: an unnamed one).
+        """
+        if node.branch not in self._since_gen:
+            raise UsageError(
+                f"{node} at {node.source}: no gen to write again: on this branch there is none, or "
+                "a select, an assignment, a fork or a join came after it; check right after the gen"
+            )
+        gen, since = self._since_gen[node.branch]
+        if name is not None and name not in since:
+            raise UsageError(
+                f"{node} at {node.source}: {name!r} was not written by the last gen or since, only "
+                f"{list(since)} can be checked here; check right after its gen"
+            )
+        return gen, since[0] if name is None else name
 
     def _define(self, branch: int, name: str | None) -> None:
         if name is None:
@@ -180,6 +216,9 @@ class Shape:
                 stack.pop()
                 if isinstance(node, ScopeEnd):
                     self._define(node.branch, name)
+                    if node.branch in self._since_gen:
+                        gen, since = self._since_gen[node.branch]
+                        self._since_gen[node.branch] = (gen, (*since, name))
         if isinstance(node, RoleBegin | RoleEnd):
             self._with_roles.add(node.branch)
 
@@ -189,6 +228,7 @@ class Shape:
 
     def _fork(self, node: Fork) -> None:
         parent = node.branch
+        self._since_gen.pop(parent, None)
         for child in node.children:
             assert child not in self._open, "a branch is opened once"
             self._open[child] = [entry for entry in self._open[parent] if entry[0] == "role"]
@@ -198,6 +238,7 @@ class Shape:
             self.num_unnamed[child] = self.num_unnamed[parent]
 
     def _join(self, node: Join) -> None:
+        self._since_gen.pop(node.branch, None)
         if node.mode not in JOIN_MODES:
             raise UsageError(
                 f"{node} at {node.source}: mode {node.mode!r} is not allowed; "

@@ -187,12 +187,44 @@ class Join(Node):
 JOIN_MODES = ("gather_variable", "concate_and_append")
 
 
+@dataclass(frozen=True, slots=True)
+class Check(Node):
+    """A predicate looks at `name`, written by the last gen or since (None: an unnamed gen). With an
+    `attempt` above 0 it has failed: the branch goes back to before that gen and writes again.
+    """
+
+    name: str | None
+    retries: int
+    attempt: int = 0
+    kind: ClassVar[str] = "check"
+
+    def describe(self) -> str:
+        again = f" again={self.attempt}" if self.attempt else ""
+        return f"{self.name or '_'} retries={self.retries}{again}"
+
+
+@dataclass(frozen=True, slots=True)
+class Collect(Node):
+    """Waits for `children`, each of which carries out `gen` once, and makes their outputs the list
+    that is its variable. Made by the machine, never written by a program.
+    """
+
+    gen: Gen
+    children: tuple[int, ...]
+    kind: ClassVar[str] = "collect"
+
+    def describe(self) -> str:
+        return f"{self.gen.name or '_'} <- " + ", ".join(f"b{child}" for child in self.children)
+
+
 def may_define(node: Node, name: str) -> bool:
     """Whether carrying this node out can give `name` a value (a join may define any name)."""
     match node:
         case Gen(name=own):
-            return own == name or (node.reasoning is not None and name == node.reasoning_name)
+            return name in (own, node.reasoning_name)
         case Select(name=own) | ScopeEnd(name=own) | Assign(name=own):
             return own == name
+        case Collect(gen=gen):
+            return may_define(gen, name)
         case _:
             return isinstance(node, Join)

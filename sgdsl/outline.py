@@ -146,6 +146,8 @@ def lines(root: Item[E], *, max_nodes: int, max_depth: int = MAX_DEPTH) -> Itera
 
 def title(item: Item[E]) -> str:
     """What stands where branches begin."""
+    if item.branch < 0:  # the machine's own, one for each output of a gen
+        return f"output {(-1 - item.branch & 0xFFFFFFFF) + 1}"
     if item.num_alike == 1:
         return f"b{item.branch}"
     return f"b{item.branch} and {item.num_alike - 1} alike"

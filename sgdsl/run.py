@@ -77,7 +77,7 @@ class Run:
         self.cancelled = False
         self.returned = False
         self.value: object = None
-        self._machine = Machine(template=template, defaults=defaults)
+        self._machine = Machine(template=template, defaults=defaults, seed=seed)
         self._changed = threading.Condition()
         self._watchers: list[Callable[[Run], None]] = []
 
@@ -169,6 +169,11 @@ class Run:
         one. Without one: `until_end`, the program may still write it, so that only the run's end
         says that there is none; else it is enough that the branch has carried out what it has.
         """
+        value = self.unread_variable(branch_id, name, until_end=until_end)
+        return self._read(value) if isinstance(value, Lazy) else value
+
+    def unread_variable(self, branch_id: int, name: str | int, *, until_end: bool = False) -> Any:
+        """The same, but a typed value stays unread: a check may still want it written again."""
         self.wait_until(
             lambda: self._has(branch_id, name) or (not until_end and self._still(branch_id))
         )
@@ -181,8 +186,7 @@ class Run:
                 f"variable {name!r} was read, but this branch defines only {has!r}; "
                 "read one of these, or generate it first"
             )
-        value = branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
-        return self._read(value) if isinstance(value, Lazy) else value
+        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
 
     def settle(self, branch_id: int) -> Branch:
         """The branch, once it has carried out all that was written on it."""

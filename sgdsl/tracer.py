@@ -42,6 +42,9 @@ class HoleReader:
             )
         return Hole(f"variable {name!r}", f"{{{name}}}")
 
+    def unread_variable(self, branch_id: int, name: str | int) -> Hole:
+        return self.variable(branch_id, name)
+
     def meta(self, branch_id: int, name: str) -> Hole:
         self.variable(branch_id, name)
         return Hole(f"the meta info of {name!r}", f"{{meta info of {name}}}")

@@ -192,8 +192,8 @@ def test_the_nodes_texts_make_the_text(steps: tuple[Step, ...], order: int) -> N
     texts = [node.text for node in explanation.nodes if node.branch == 0]
     assert "".join(texts) == state.text()
     assert {node.status for node in explanation.nodes} <= {"ok"}
-    ids = [node.id for node in explanation.nodes]
-    assert sorted(ids) == list(range(len(ids)))
+    places = {(node.branch, node.id) for node in explanation.nodes}
+    assert len(places) == len(explanation.nodes)
     assert len(str(explanation).splitlines()) > 0
     Page(explanation._repr_html_())
 
@@ -251,3 +251,43 @@ def test_a_pending_row_stays_small() -> None:
     assert (after - before) / len(states) < 20_000
     backend.close()
     assert random.choice(states).error() is not None
+
+
+def test_several_outputs_stand_below_what_collects_them() -> None:
+    @function
+    def body(s: ProgramState) -> None:
+        s += "a" + sgl.separate_reasoning(gen("x", n=2), "qwen3")
+        s.check(lambda values: values[0] == "3")
+
+    replies = ["1", "2", "<think>Hm.</think>3", "4"]
+    state = body.run(backend=MockBackend({"x": replies}))
+    assert (state["x"], state["x_reasoning_content"]) == (["3", "4"], ["Hm.", ""])
+    assert state.text() == "a<think>Hm.</think>3"
+    explanation = state.explain()
+    assert [(node.kind, node.text) for node in explanation.nodes if node.name == "x"] == [
+        ("collect", "<think>Hm.</think>3"),
+        ("gen", "<think>Hm.</think>3"),
+        ("gen", "4"),
+    ]
+    lines = [line.split("  [")[0] for line in str(explanation).splitlines()]
+    assert lines[1:] == [
+        "├─ text    'a'",
+        "└─ collect x '<think>Hm.</think>3'",
+        "   ├─ output 1",
+        "   │  └─ gen     x '<think>Hm.</think>3'",
+        "   └─ output 2",
+        "      └─ gen     x '4'",
+    ]
+    assert "written 2 tokens" in lines[0]
+
+
+def test_what_was_written_again_is_told_once() -> None:
+    @function
+    def body(s: ProgramState) -> None:
+        s += "a" + gen("x") + "b"
+        s.check(lambda value: value == "3")
+        s += "c"
+
+    state = body.run(backend=MockBackend({"x": ["1", "2", "3"]}))
+    texts = [node.text for node in state.explain().nodes if node.kind in ("text", "gen")]
+    assert texts == ["a", "3", "b", "c"]
