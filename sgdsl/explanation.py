@@ -122,7 +122,8 @@ class ExplainedNode:
 
     @property
     def logprob(self) -> float | None:
-        if (tokens := self.meta.get("output_token_logprobs")) is not None:
+        tokens = self.meta.get("output_token_logprobs")
+        if isinstance(self.node, Gen) and tokens is not None:
             return math.fsum(entry[0] for entry in tokens)
         return self._of_choice("normalized_prompt_logprobs")
 
@@ -251,7 +252,8 @@ def _status(
     if unanswered:
         return ("running", None) if outcome is None else ("cancelled", None)
     reason = (meta or {}).get("finish_reason") or {}
-    if isinstance(node, Gen) and node.constraint is None and reason.get("type") == "length":
+    cut_off = reason.get("type") == "length" and reason.get("length") != 0
+    if isinstance(node, Gen) and node.constraint is None and cut_off:
         return "truncated", None
     return "ok", None
 

@@ -173,10 +173,10 @@ class _Sent:
 
     def news(self, branch: Branch) -> str:
         texts = [piece.text for piece in branch.pieces[self.pieces :]] + [branch.partial]
-        texts[0] = texts[0][self.chars :]  # sent while it was partial
+        text = "".join(texts)[self.chars :]  # those were sent while they were partial
         self.chars = len(branch.partial)
         self.pieces = len(branch.pieces)
-        return "".join(texts)
+        return text
 
     def news_of(self, branch: Branch, name: str) -> str:
         writing = branch.writes(name)

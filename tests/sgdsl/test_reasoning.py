@@ -107,6 +107,8 @@ def test_each_part_is_streamed_by_itself(name: str, text: str) -> None:
     chunks = list(state.text_iter(name))
     assert "".join(chunks) == text == state[name]
     assert "".join(state.text_iter()) == reply
+    whole = body.run(backend=MockBackend({"a": reply}, stepwise=True), stream=True)
+    assert "".join(whole.text_iter()) == reply
     backend.close()
 
 
