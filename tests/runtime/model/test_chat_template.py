@@ -121,7 +121,7 @@ def test_a_conversation_is_written_as_its_template_writes_it(backend: Any, famil
             continue
         assert text == expected, roles
         num_equal += 1
-    assert num_equal >= 6
+    assert num_equal >= 4  # Gemma's: one and two rounds, each with and without white space
 
 
 USUAL = [
