@@ -55,6 +55,14 @@ class HealingMask:
         self._rest = self._rest[len(data) :]
 
 
+def _is_single(row: Int32) -> bool:
+    """Whether one bit is set, and no more."""
+    if np.count_nonzero(row) != 1:
+        return False
+    word = int(row[row != 0][0]) & 0xFFFFFFFF
+    return word & (word - 1) == 0
+
+
 def forbid(row: Int32, token_ids: Collection[int]) -> None:
     """Clear these tokens' bits."""
     for token in token_ids:
@@ -103,6 +111,7 @@ class Generation:
         self._searched_from = 0  # where the text begins in which patterns are found
         self.tokens: list[int] = []
         self.counts: Counter[int] = Counter()
+        self.num_forced = 0  # tokens that the constraint left no choice about
         self.ending: Ending | None = None
 
     def _check_stop_ids(self) -> None:
@@ -162,6 +171,7 @@ class Generation:
             forbid(row, self._stop_ids)
             if self._matcher is not None and not row.any():
                 row[:] = allowed  # a finished grammar ends before min_tokens: nothing else can come
+        self.num_forced += self._matcher is not None and _is_single(row)
 
     def accept(self, token: int) -> None:
         """The token that was sampled; sets `ending` when it is the last."""

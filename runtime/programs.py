@@ -337,6 +337,8 @@ class Programs:
             "finish_reason": ending.reason,
             **line.logprobs_meta(generation.tokens, self._tokenizer),
         }
+        if generation.matcher is not None:
+            meta["forced_tokens"] = generation.num_forced
         line.end_generation(ending)
         completion = Completion(ending.text, meta=meta, truncated=ending.truncated)
         self._guard(line, partial(line.run.complete, line.branch_id, completion))

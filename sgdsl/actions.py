@@ -11,17 +11,7 @@ from enum import Enum
 from typing import Any
 
 from sgdsl.graph import Gen, Sampling, Select
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of a branch's text. `special`: special tokens in it are special (template text).
-    `written`: a model wrote it.
-    """
-
-    text: str
-    special: bool = False
-    written: bool = False
+from sgdsl.pieces import Piece
 
 
 @dataclass(frozen=True, slots=True)

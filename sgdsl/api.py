@@ -16,8 +16,9 @@ from sgdsl import choices as choice_methods
 from sgdsl.arguments import refuse, refuse_surrogates, sampling_from, temperature_from
 from sgdsl.constraints import CONSTRAINT_ARGUMENTS, constraint_from
 from sgdsl.errors import UsageError
-from sgdsl.expressions import Expr, Hole, parts_of
+from sgdsl.expressions import Expr, Hole, Part, parts_of
 from sgdsl.graph import Gen, RoleBegin, RoleEnd, Select
+from sgdsl.reasoning import Tags, tags_of
 
 REGEX_INT = r"[-+]?[0-9]+[ \n]*"
 REGEX_FLOAT = r"[-+]?[0-9]*\.?[0-9]+[ \n]*"
@@ -226,6 +227,44 @@ def assistant_begin() -> Expr:
 
 def assistant_end() -> Expr:
     return Expr((partial(RoleEnd, role="assistant"),))
+
+
+def separate_reasoning(expr: Expr | None = None, model_type: str | None = None) -> Expr:
+    """Tell the reasoning of a text `gen` from its answer, by the tags of the family of models.
+
+    The variable is the answer; `<name>_reasoning_content` is what stands between the tags. The
+    state's text keeps both, a message's content has the answer only. Without an end tag all is
+    reasoning. In an expression of several gens each is told apart.
+
+    `model_type` is one of `sgdsl.reasoning.MODEL_TYPES`, such as "deepseek-r1" or "qwen3". Raises
+    `UsageError` for another one, for a gen without a name, and for one that is constrained.
+    """
+    tags = tags_of(model_type)
+    given: object = expr
+    parts = given.parts if isinstance(given, Expr) else ()
+    if not any(_makes(part, Gen) or _makes(part, Select) for part in parts):
+        raise UsageError(f"separate_reasoning({expr!r}): there is no gen; give it gen(...)")
+    return Expr(tuple(_told_apart(part, tags) for part in parts))
+
+
+def _makes(part: Part, kind: builtins.type) -> bool:
+    return isinstance(part, partial) and part.func is kind
+
+
+def _told_apart(part: Part, tags: Tags) -> Part:
+    if not isinstance(part, partial) or not (_makes(part, Gen) or _makes(part, Select)):
+        return part
+    name, constraint = part.keywords["name"], part.keywords.get("constraint")
+    if _makes(part, Select) or constraint is not None:
+        raise UsageError(
+            f"separate_reasoning: {name!r} is constrained, so the model cannot reason before it; "
+            "let it reason in a gen of its own first"
+        )
+    if name is None:
+        raise UsageError(
+            "separate_reasoning: a gen without a name has no variable for its reasoning; name it"
+        )
+    return partial(Gen, **{**part.keywords, "reasoning": tags})
 
 
 def image(path: object) -> NoReturn:

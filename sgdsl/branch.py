@@ -10,9 +10,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from sgdsl.actions import Completion, Piece
+from sgdsl.actions import Completion
+from sgdsl.chat import Around
 from sgdsl.graph import Check, Collect, Gen, Node, may_define
+from sgdsl.pieces import Piece
+from sgdsl.reasoning import split
 from sgdsl.values import Lazy
+
+Step = tuple[Node, int, dict[str, Any] | None]
+"""A node that was begun: where its text begins, in pieces, and what its answer says."""
 
 _NOTHING: deque[Node] = deque(maxlen=0)
 _UNDEFINED = object()
@@ -25,7 +31,9 @@ class Mark:
     """
 
     __slots__ = (
+        "around",
         "attempt",
+        "begun",
         "messages",
         "nodes",
         "num_truncated",
@@ -34,6 +42,7 @@ class Mark:
         "role",
         "role_start",
         "scopes",
+        "trail",
         "unnamed",
         "values",
     )
@@ -49,7 +58,10 @@ class Mark:
         self.unnamed = len(branch.unnamed)
         self.role = branch.role
         self.role_start = branch.role_start
+        self.around = branch.around
+        self.begun = branch.begun
         self.scopes = tuple(branch.scopes)
+        self.trail = len(branch.trail) - 1  # the gen is on it already
 
 
 @dataclass(slots=True)
@@ -70,8 +82,11 @@ class Branch:
 
     __slots__ = (
         "active",
+        "around",
+        "begun",
         "forked_at",
         "forked_at_message",
+        "held",
         "id",
         "inherited",
         "joined",
@@ -89,6 +104,7 @@ class Branch:
         "scopes",
         "shown",
         "texts",
+        "trail",
         "unnamed",
         "variables",
     )
@@ -104,11 +120,15 @@ class Branch:
         self.messages: list[dict[str, str]] = list(parent.messages) if parent else []
         self.role: str | None = parent.role if parent else None
         self.role_start: int = parent.role_start if parent else 0
+        self.around: Around | None = parent.around if parent else None
+        self.begun: bool = parent.begun if parent else False  # the role has content
+        self.held = ""  # white space that its template takes away if the message ends there
         self.scopes: list[tuple[str, int]] = []
         self.forked_at = len(self.pieces)
         self.forked_at_message = len(self.messages)
         self.inherited = frozenset(self.variables)
         self.unnamed: list[Any] = list(parent.unnamed) if parent else []
+        self.trail: list[Step] = []
         self.queue: deque[Node] = deque()
         self.active: Node | None = None
         self.joined = False
@@ -123,6 +143,13 @@ class Branch:
     def drained(self) -> bool:
         """Everything that the program wrote on this branch so far has been carried out."""
         return not self.queue and self.active is None
+
+    def begin(self, node: Node) -> None:
+        """The first node that waits is carried out now."""
+        self.queue.popleft()
+        self.active = node
+        if not isinstance(node, Collect):  # it is there since its gen began
+            self.trail.append((node, len(self.pieces), None))
 
     def defines(self, name: str | int) -> bool:
         """Whether the variable (an int: the unnamed one at that position) has a value."""
@@ -139,10 +166,24 @@ class Branch:
 
     def writes(self, name: str) -> bool:
         """Whether the gen that is running makes the variable, and `partial` is its text so far."""
+        running = self._running
+        return running is not None and may_define(running, name)
+
+    @property
+    def _running(self) -> Gen | None:
+        """The gen that is being written, here or on branches of its own."""
         running = self.active
         if running is None and self.queue and isinstance(self.queue[0], Collect):
-            running = self.queue[0]
-        return isinstance(running, Gen | Collect) and may_define(running, name)
+            running = self.queue[0].gen
+        return running if isinstance(running, Gen) else None
+
+    def partial_of(self, name: str) -> str:
+        """What the running gen has written of a variable that it makes."""
+        node = self._running
+        if node is None or node.reasoning is None:
+            return self.partial
+        parts = split(node.reasoning, self.partial, final=False)
+        return parts.answer if name == node.name else parts.reasoning
 
     def text(self, start: int = 0) -> str:
         """All text from piece `start` on, what the running `gen` has written so far included."""
@@ -170,6 +211,8 @@ class Branch:
         del self.pieces[mark.pieces :]
         del self.messages[mark.messages :]
         del self.unnamed[mark.unnamed :]
+        del self.trail[mark.trail :]
+        self.around, self.begun, self.held = mark.around, mark.begun, ""
         self.role, self.role_start = mark.role, mark.role_start
         self.scopes = list(mark.scopes)
         for name, value, text, meta in reversed(mark.replaced):

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from grammars.json_values import is_text
+from sgdsl.draw import draw
 from sgdsl.errors import UsageError
+from sgdsl.html import graph_html
+from sgdsl.mermaid import to_mermaid
 from sgdsl.nodes import (
     JOIN_MODES,
     ROOT,
@@ -33,6 +37,7 @@ from sgdsl.nodes import (
     may_define,
     shorten,
 )
+from sgdsl.outline import by_branch
 from sgdsl.sampling import DEFAULT_SAMPLING, Sampling
 
 __all__ = [
@@ -59,6 +64,12 @@ __all__ = [
     "may_define",
     "shorten",
 ]
+
+
+HTML_NODES = 1000
+"""How many nodes a notebook shows."""
+
+_DEEPEST = 60
 
 
 class Shape:
@@ -128,6 +139,8 @@ class Shape:
                 key = name or self.num_unnamed[node.branch]
                 self._since_gen[node.branch] = (node.id, (key,))
                 self._define(node.branch, name)
+                if node.reasoning_name is not None:
+                    self._define(node.branch, node.reasoning_name)
             case Select(name=name) | Assign(name=name):
                 self._since_gen.pop(node.branch, None)
                 self._define(node.branch, name)
@@ -295,14 +308,48 @@ class Graph:
     def branch(self, branch: int) -> Iterator[Node]:
         return (node for node in self.nodes if node.branch == branch)
 
-    def __str__(self) -> str:
-        head = f"graph {self.name}({', '.join(self.parameters)})"
-        return "\n".join([head, *self._lines(ROOT, "  ")])
+    @property
+    def head(self) -> str:
+        """The program's name and its parameters."""
+        return f"{self.name}({', '.join(self.parameters)})"
 
-    def _lines(self, branch: int, indent: str) -> Iterator[str]:
-        for node in self.branch(branch):
-            yield f"{indent}{node}"
-            if isinstance(node, Fork):
-                for child in node.children:
-                    yield f"{indent}  b{child}:"
-                    yield from self._lines(child, indent + "    ")
+    def draw(self, *, max_nodes: int = 200) -> str:
+        """The graph as a tree, for a terminal. Branches of a fork that look the same are shown
+        once; what lies beyond `max_nodes` nodes is counted.
+        """
+        return draw(self.head, self.nodes, max_nodes=_checked(max_nodes))
+
+    def to_mermaid(self, *, max_nodes: int = 200) -> str:
+        """The graph as a Mermaid flowchart; what lies beyond `max_nodes` nodes is counted."""
+        return to_mermaid(self.nodes, max_nodes=_checked(max_nodes))
+
+    def _repr_html_(self) -> str:
+        return graph_html(self.head, self.nodes, max_nodes=HTML_NODES)
+
+    def __str__(self) -> str:
+        """Every node, with its id. What is nested too deep stands below each other."""
+        printed = [f"graph {self.head}"]
+        nodes = by_branch(self.nodes)
+        due: list[tuple[int, Iterator[Node | str]]] = [(1, iter(nodes.get(ROOT, ())))]
+        while due:
+            depth, rest = due[-1]
+            entry = next(rest, None)
+            if entry is None:
+                due.pop()
+                continue
+            indent = 2 * min(depth, _DEEPEST) - (2 if isinstance(entry, str) else 0)
+            printed.append(f"{' ' * indent}{entry}")
+            if isinstance(entry, Fork):
+                due += [
+                    (depth + 2, chain([f"b{child}:"], nodes.get(child, ())))
+                    for child in reversed(entry.children)
+                ]
+        return "\n".join(printed)
+
+
+def _checked(max_nodes: object) -> int:
+    if not isinstance(max_nodes, int) or isinstance(max_nodes, bool) or max_nodes < 1:
+        raise UsageError(
+            f"max_nodes={max_nodes!r} is not allowed; max_nodes is a whole number, at least 1"
+        )
+    return max_nodes

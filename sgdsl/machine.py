@@ -23,7 +23,6 @@ from sgdsl.actions import (
     Completion,
     Generate,
     Idle,
-    Piece,
     Rewind,
     Spawn,
 )
@@ -49,6 +48,9 @@ from sgdsl.graph import (
     Select,
     Text,
 )
+from sgdsl.pieces import Piece
+from sgdsl.reasoning import split
+from sgdsl.roles import before_model, close_role, open_role, settle, write_text
 from sgdsl.seeds import derive_seed
 from sgdsl.values import Lazy, gathered, typed
 
@@ -112,13 +114,16 @@ class Machine:
 
     def pending_constraints(self) -> list[Constraint]:
         """What the nodes that are still to be carried out are constrained by."""
-        queues = [*(branch.queue for branch in self.branches.values()), *self._early.values()]
         return [
             node.constraint
-            for queue in queues
-            for node in queue
+            for node in self.waiting()
             if isinstance(node, Gen) and node.constraint is not None
         ]
+
+    def waiting(self) -> list[Node]:
+        """The nodes that are still to be carried out."""
+        queues = [*(branch.queue for branch in self.branches.values()), *self._early.values()]
+        return [node for queue in queues for node in queue]
 
     def close(self) -> None:
         """The program has returned: what is queued is all there will be."""
@@ -139,15 +144,17 @@ class Machine:
         moved = False
         while branch.queue:
             node = branch.queue[0]
-            if isinstance(node, Gen | Select | Fork) and appended:
-                break
+            if isinstance(node, Gen | Select | Fork):
+                appended += self._before(branch, node)
+                if appended:
+                    moved = True
+                    break
             if isinstance(node, Join | Collect) and not self._ready(node):
                 return Append(tuple(appended)) if moved else Idle.JOINING
             if isinstance(node, Check) and node.attempt and moved:
                 break
-            branch.queue.popleft()
+            branch.begin(node)  # a fault below is this node's
             moved = True
-            branch.active = node  # a fault below is this node's
             match node:
                 case Gen():
                     return self._begin(branch, node)
@@ -193,7 +200,10 @@ class Machine:
         if completion.truncated:
             self._num_truncated += 1
             mark.num_truncated += 1
-        self._answer(branch, completion.text, value, name=node.name, meta=completion.meta)
+        text = completion.text
+        if node.reasoning is not None:
+            text, value = _set_reasoning_aside(branch, node, text)
+        self._answer(branch, text, value, name=node.name, meta=completion.meta)
         if part is not None:
             part.completion, part.value = completion, value
             if part.index == 0:
@@ -216,7 +226,10 @@ class Machine:
         self, branch: Branch, text: str, value: Any, *, name: str | None, meta: dict[str, Any]
     ) -> None:
         branch.pieces.append(Piece(text, written=True))
-        branch.define(name, value, text=text, meta=meta)
+        shown = value if isinstance(value, str) else text
+        branch.define(name, value, text=shown, meta=meta)
+        node, start, _ = branch.trail[-1]
+        branch.trail[-1] = (node, start, meta)
         branch.partial = ""
         branch.active = None
 
@@ -237,7 +250,9 @@ class Machine:
             child = self.branches[child_id]
             child.part = Part(index, mark.attempt, branch)
             child.queue.append(node)
-        branch.queue.appendleft(Collect(node.id, branch.id, node.source, node, children))
+        collect = Collect(node.id, branch.id, node.source, node, children)
+        branch.queue.appendleft(collect)
+        branch.trail[-1] = (collect, len(branch.pieces), None)
         return Spawn(children)
 
     def _collect(self, parent: Branch, node: Collect) -> Adopt:
@@ -252,11 +267,17 @@ class Machine:
             child.joined = True
         first, gen = completions[0], node.gen
         meta = {**first.meta, "completions": [completion.meta for completion in completions]}
-        self._answer(parent, first.text, gathered(values), name=gen.name, meta=meta)
+        start, text = len(parent.pieces), first.text
+        if gen.reasoning is not None:
+            text, _ = _set_reasoning_aside(parent, gen, text)
+            name = str(gen.reasoning_name)
+            parent.variables[name] = [child.variables[name] for child in children]
+        self._answer(parent, text, gathered(values), name=gen.name, meta=meta)
         if gen.name is not None:
-            texts = [c.text if gen.typed else repr(c.text) for c in completions]
+            pairs = zip(completions, values, strict=True)
+            texts = [repr(v) if isinstance(v, str) else c.text for c, v in pairs]
             parent.shown[gen.name] = f"[{', '.join(texts)}]"
-        return Adopt((parent.pieces[-1],), node.children[0])
+        return Adopt(tuple(parent.pieces[start:]), node.children[0])
 
     def _rewind(self, branch: Branch) -> Rewind:
         """Back to before the last gen; what came since is to be carried out again."""
@@ -286,6 +307,14 @@ class Machine:
             child in self.branches and self.branches[child].drained for child in join.children
         )
 
+    def _before(self, branch: Branch, node: Node) -> list[Piece]:
+        """What a message needs before its model or its forks go on; returns these pieces."""
+        if not branch.held and (branch.around is None or branch.begun):
+            return []
+        start = len(branch.pieces)
+        settle(branch) if isinstance(node, Fork) else before_model(branch)
+        return branch.pieces[start:]
+
     def _write(self, branch: Branch, node: Node) -> list[Piece]:
         """Carry out a node that needs no model; returns the pieces that it appended."""
         start = len(branch.pieces)
@@ -295,20 +324,21 @@ class Machine:
             branch.mark.nodes.append(node)
         match node:
             case Text(text=text):
-                branch.pieces.append(Piece(text))
+                write_text(branch, text)
             case Ref(name=name):
-                branch.pieces.append(Piece(self._lookup(branch, name)))
+                write_text(branch, self._lookup(branch, name))
             case Assign(name=name, value=value, text=text):
                 branch.define(name, value, text=text, meta={})
             case RoleBegin(role=role):
-                self._open_role(branch, role)
+                open_role(branch, self._template, role)
             case RoleEnd():
-                self._close_role(branch)
+                close_role(branch)
             case ScopeBegin(name=name):
+                settle(branch)
                 branch.scopes.append((name, len(branch.pieces)))
             case ScopeEnd():
                 name, begin = branch.scopes.pop()
-                text = branch.text(begin)
+                text = branch.text(begin) + branch.held
                 branch.define(name, text, text=text, meta={})
             case Join():
                 self._join(branch, node)
@@ -332,30 +362,15 @@ class Machine:
             )
         return text
 
-    def _open_role(self, branch: Branch, role: str) -> None:
-        template = self._template
-        prompt = template.default_system_prompt
-        if not branch.messages and role != "system" and prompt is not None:
-            self._open_role(branch, "system")
-            branch.pieces.append(Piece(prompt))
-            self._close_role(branch)
-        branch.role = role
-        branch.pieces.append(Piece(template.prefixes.get(role, ""), special=True))
-        branch.role_start = len(branch.pieces)
-
-    def _close_role(self, branch: Branch) -> None:
-        assert branch.role is not None, "a role that closes was open"
-        content = branch.text(branch.role_start)
-        branch.messages.append({"role": branch.role, "content": content})
-        branch.pieces.append(Piece(self._template.suffixes.get(branch.role, ""), special=True))
-        branch.role = None
-
     def _join(self, parent: Branch, join: Join) -> None:
         children = [self.branches[child] for child in join.children]
         for child in children:
             child.joined = True
         if join.mode == "concate_and_append":
+            settle(parent)
             for child in children:
+                settle(child)
+                parent.begun |= child.begun
                 parent.pieces += child.pieces[child.forked_at :]
                 parent.messages += child.messages[child.forked_at_message :]
             return
@@ -367,6 +382,15 @@ class Machine:
             values = [child.variables.get(name) for child in children]
             texts = ", ".join(_shown(child, name) for child in children)
             parent.define(name, gathered(values), text=f"[{texts}]", meta={})
+
+
+def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str]:
+    """Write the reasoning in `text`; returns the rest, and the answer in it."""
+    assert node.reasoning is not None, "it is told apart"
+    parts = split(node.reasoning, text, final=True)
+    branch.pieces.append(Piece(text[: parts.rest_at], written=True, aside=True))
+    branch.define(node.reasoning_name, parts.reasoning, text=parts.reasoning, meta={})
+    return text[parts.rest_at :], parts.answer
 
 
 def _shown(branch: Branch, name: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from grammars import Constraint
+from sgdsl.reasoning import SUFFIX, Tags
 from sgdsl.sampling import Sampling
 from sgdsl.source import Source
 
@@ -29,7 +30,14 @@ class Node:
         return ""
 
     def __str__(self) -> str:
-        return f"%{self.id} {self.kind} {self.describe()}".rstrip()
+        return printable(f"%{self.id} {self.kind} {self.describe()}".rstrip())
+
+
+def printable(text: str) -> str:
+    """`text` without characters that act on a terminal or hide: they become escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shorten(text: str, limit: int = 60) -> str:
@@ -61,17 +69,26 @@ class Ref(Node):
 
 @dataclass(frozen=True, slots=True)
 class Gen(Node):
-    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text."""
+    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text.
+    `reasoning`: what stands between these tags is a variable of its own.
+    """
 
     name: str | None
     sampling: Sampling = field(default_factory=Sampling)
     constraint: Constraint | None = None
     typed: bool = False
+    reasoning: Tags | None = None
     kind: ClassVar[str] = "gen"
 
     def describe(self) -> str:
         constraint = "" if self.constraint is None else f" {shorten(repr(self.constraint), 100)}"
-        return f"{self.name or '_'}{constraint} {self.sampling}".rstrip()
+        reasoning = "" if self.reasoning is None else f" reasoning={self.reasoning}"
+        return f"{self.name or '_'}{constraint}{reasoning} {self.sampling}".rstrip()
+
+    @property
+    def reasoning_name(self) -> str | None:
+        """The variable of its reasoning, if that is told apart."""
+        return None if self.reasoning is None else f"{self.name}{SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +220,11 @@ class Collect(Node):
 def may_define(node: Node, name: str) -> bool:
     """Whether carrying this node out can give `name` a value (a join may define any name)."""
     match node:
-        case Gen(name=own) | Select(name=own) | ScopeEnd(name=own) | Assign(name=own):
+        case Gen(name=own):
+            return name in (own, node.reasoning_name)
+        case Select(name=own) | ScopeEnd(name=own) | Assign(name=own):
             return own == name
         case Collect(gen=gen):
-            return gen.name == name
+            return may_define(gen, name)
         case _:
             return isinstance(node, Join)

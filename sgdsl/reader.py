@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from sgdsl.branch import Branch
 from sgdsl.errors import UsageError
+from sgdsl.explanation import Explanation
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
 from sgdsl.run import Run
@@ -39,6 +40,8 @@ class Reader(Protocol):
     def wait(self, branch_id: int) -> None: ...
 
     def returned(self) -> Any: ...
+
+    def explain(self) -> Explanation: ...
 
 
 class RunReader:
@@ -112,6 +115,11 @@ class RunReader:
             self._run.wait_until(lambda: self._still(branch_id))
         else:
             self._run.wait()
+
+    def explain(self) -> Explanation:
+        if self._writing:
+            self._recorder.flush()
+        return self._run.explain()
 
     def returned(self) -> Any:
         if not self._inside:
@@ -188,16 +196,16 @@ class _Sent:
     def news(self, branch: Branch) -> str:
         self._rewind(branch)
         texts = [piece.text for piece in branch.pieces[self.pieces :]] + [branch.partial]
-        texts[0] = texts[0][self.chars :]  # sent while it was partial
+        text = "".join(texts)[self.chars :]  # those were sent while they were partial
         self.chars = len(branch.partial)
         self.pieces = len(branch.pieces)
-        return "".join(texts)
+        return text
 
     def news_of(self, branch: Branch, name: str) -> str:
         if self._rewind(branch):
             self.chars = 0
         writing = branch.writes(name)
-        text = branch.partial if writing else ""
+        text = branch.partial_of(name) if writing else ""
         if not writing and not branch.awaits(name):
             text = branch.texts.get(name, "")
         news = text[self.chars :]

@@ -64,11 +64,13 @@ class Recorder:
         recorder._closed = reason
         return recorder
 
-    def write(self, branch: int, parts: Sequence[Part]) -> None:
-        """Append to a branch: all parts, or none if one of them cannot stand there."""
+    def write(self, branch: int, parts: Sequence[Part], *, source: Source | None = None) -> None:
+        """Append to a branch: all parts, or none if one of them cannot stand there. `source`: the
+        line that writes them, if it is not that of the caller.
+        """
         with self._lock:
             shape = self._open_shape()
-            source = user_source()
+            source = source or user_source()
             nodes = [part(id_, branch, source) for id_, part in enumerate(parts, shape.next_id)]
             shape.admit_all(nodes)
             self.nodes += nodes

@@ -18,6 +18,7 @@ from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError
+from sgdsl.explanation import BranchRecord, Explanation
 from sgdsl.graph import Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
 from sgdsl.outcome import Outcome, failure
@@ -198,6 +199,13 @@ class Run:
     def peek(self, branch_id: int) -> Branch | None:
         """The branch as it stands, for looking only; None before its fork has been carried out."""
         return self._machine.branches.get(branch_id)
+
+    def explain(self) -> Explanation:
+        """What was carried out so far, node by node."""
+        with self._changed:
+            branches = [BranchRecord.of(branch) for branch in self._machine.branches.values()]
+            waiting, outcome = self._machine.waiting(), self.outcome
+        return Explanation(branches, waiting, outcome)
 
     def wait_until(self, reached: Callable[[], bool], *, timeout_s: float | None = None) -> None:
         """Wait until `reached()` (called under the run's lock) holds or the run is finished."""

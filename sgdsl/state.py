@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Self
 from sgdsl.api import check_name, role_expr
 from sgdsl.checks import Predicate, condition_from, first_refusal, retries_from
 from sgdsl.errors import UsageError
+from sgdsl.explanation import Explanation
 from sgdsl.expressions import Expr, Part, parts_of
 from sgdsl.graph import ROOT, Assign, Ref, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd
 from sgdsl.outcome import Outcome
@@ -127,6 +128,12 @@ class ProgramState:
         """What the backend tells about a gen or a select, such as its log-probabilities."""
         meta: dict[str, Any] = self._reader.meta(self._branch, name)
         return meta
+
+    def explain(self) -> Explanation:
+        """The run as a tree, over all its branches: what each node wrote, its tokens, time and
+        log-probability, and where it failed. Does not wait: what goes on is shown as it stands.
+        """
+        return self._reader.explain()
 
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """The text, or that of one variable, in pieces as they arrive."""
