@@ -48,8 +48,7 @@ def calculate(expression: str) -> str:
     def value(node: ast.expr) -> float:
         if isinstance(node, ast.BinOp):
             return OPERATORS[type(node.op)](value(node.left), value(node.right))
-        assert isinstance(node, ast.Constant), "the grammar allows numbers and operators only"
-        return float(node.value)
+        return float(ast.unparse(node))  # the grammar allows numbers and operators only
 
     try:
         return f"{value(ast.parse(expression, mode='eval').body):g}"

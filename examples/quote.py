@@ -58,7 +58,8 @@ def ask(document: str, question: str, backend: sgl.Backend) -> Answer:
     states = relevance.run_batch(rows, backend=backend, on_error="raise")
     sure = [state.get_meta_info("answers")["probabilities"][0] for state in states]
     best = parts[max(range(len(parts)), key=sure.__getitem__)]
-    return quote.run(best, question, backend=backend).ret_value
+    found: Answer = quote.run(best, question, backend=backend).ret_value
+    return found
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -25,7 +25,8 @@ class RuntimeConfig:
     pool; None: by `default_kv_bytes`. prefix_cache: share computed prefixes. max_in_flight: runs
     that it pays to submit at once. context_len: tokens of a prompt and its output together; None:
     what the model was made for. chat_template: one to use instead of the model's own, or the name
-    of one.
+    of one. share_outputs: greedy generations that are equal are computed once, and remembered until
+    `flush_cache`.
     """
 
     page_size: int = 16
@@ -36,6 +37,7 @@ class RuntimeConfig:
     max_in_flight: int | None = None
     context_len: int | None = None
     chat_template: ChatTemplate | str | None = None
+    share_outputs: bool = True
 
     def __post_init__(self) -> None:
         for name in ("page_size", "max_running", "token_budget"):
@@ -43,8 +45,9 @@ class RuntimeConfig:
         for name in ("kv_bytes", "max_in_flight", "context_len"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")
-        if type(self.prefix_cache) is not bool:
-            raise UsageError(f"prefix_cache={self.prefix_cache!r}: it must be True or False")
+        for name in ("prefix_cache", "share_outputs"):
+            if type(getattr(self, name)) is not bool:
+                raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not
         elif not isinstance(self.chat_template, ChatTemplate | None):

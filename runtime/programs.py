@@ -26,6 +26,7 @@ from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest, Top
 from runtime.scheduler import Scheduler
 from runtime.scoring import Scoring
 from runtime.sequence import Sequence
+from runtime.sharing import Drawn, SharedOutputs, key_of
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import BackendError
 from sgdsl.graph import ROOT, Sampling
@@ -58,6 +59,7 @@ class Programs:
         *,
         max_tokens: int,
         clock: Callable[[], float],
+        share_outputs: bool = True,
     ) -> None:
         self._scheduler = scheduler
         self._tokenizer = tokenizer
@@ -68,6 +70,7 @@ class Programs:
         self._runs: dict[int, Run] = {}
         self._prepared: dict[int, dict[Constraint, Grammar | Exception]] = {}  # by run id
         self._owners: dict[int, Line] = {}  # by sequence id
+        self.shared = SharedOutputs(enabled=share_outputs)
         self.num_completion_tokens = 0
 
     @property
@@ -110,6 +113,8 @@ class Programs:
             for sequence in line.sequences:
                 if self._owners.pop(sequence.id, None) is not None:
                     self._scheduler.remove(sequence)
+            if (heir := self.shared.leave(line)) is not None:
+                self._draw(heir)
 
     def _advance(self, run: Run, lines: Iterable[Line]) -> None:
         """Drive these lines, and all that can go on because they went on."""
@@ -216,8 +221,19 @@ class Programs:
             generation.end_unwritten()
             self._end_generation(line)
             return
+        key = key_of(line.sequence.tokens, sampling, constraint, prefix=prefix, limit=limit)
+        written = self.shared.join(key, line)
+        if written is None:
+            line.sequence.cached = line.sequence.valid
+            self._draw(line)
+            return
+        line.sequence.cached = len(line.sequence.tokens)
+        for token, logprob in written:
+            if self._accept_token(line, token, logprob, ()):
+                break
+
+    def _draw(self, line: Line) -> None:
         line.sequence.want_sample()
-        line.sequence.cached = line.sequence.valid
         self._compute(line.sequence, line)
 
     def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
@@ -286,9 +302,11 @@ class Programs:
         for grant, token, logprob, top in zip(
             batch.sampled, sampled.tokens, sampled.logprobs, tops, strict=True
         ):
-            line = self._owners[grant.sequence.id]
-            if self._accept_token(line, token, logprob, top):
-                moved.setdefault(line.run.id, []).append(line)
+            leader = self._owners[grant.sequence.id]
+            followers = self.shared.followers(leader) if leader.run.outcome is None else []
+            for line in (*followers, leader):
+                if self._accept_token(line, token, logprob, top):
+                    moved.setdefault(line.run.id, []).append(line)
         offset = 0
         for grant in batch.grants:
             if num_scores := len(grant.scored):
@@ -317,7 +335,9 @@ class Programs:
         line.logprobs.append(logprob)
         line.tops.append(top)
         line.sequence.append([token])
+        self.shared.wrote(line, Drawn(token, logprob))
         if generation.ending is not None:
+            self.shared.finish(line)
             self._end_generation(line)
             return True
         if line.run.streaming:

@@ -82,12 +82,15 @@ class Service:
         return self._engine.scheduler.counts
 
     def flush_cache(self) -> None:
-        """Forget every cached prefix that is not in use; returns when it is done."""
+        """Forget every cached prefix that is not in use, and every remembered output; returns when
+        it is done.
+        """
         self._refuse_own_thread()
         done = threading.Event()
 
         def flush() -> None:
             self._engine.scheduler.cache.flush()
+            self._engine.programs.shared.forget()
             done.set()
 
         if (end := self._thread.send(flush)) is not None:

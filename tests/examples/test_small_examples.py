@@ -32,7 +32,7 @@ def test_texts_are_classified_in_one_batch() -> None:
 def test_a_judge_is_believed_where_both_orders_agree(
     straight: str, turned: str, winner: str
 ) -> None:
-    assert judge.verdict(straight, turned) == winner  # type: ignore[comparison-overlap]
+    assert judge.verdict(straight, turned) == winner
 
 
 def test_who_always_likes_the_first_answer_decides_nothing() -> None:
