@@ -26,6 +26,7 @@ from sgdsl.api import (
     user_end,
     video,
 )
+from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend, BackendStats
 from sgdsl.backends.mock import MockBackend
 from sgdsl.backends.script import STALL
@@ -40,6 +41,7 @@ from sgdsl.context import backend_for, get_default_backend, set_default_backend
 from sgdsl.errors import (
     BackendError,
     CancelledError,
+    DeadlineError,
     ProgramError,
     SgdslError,
     TraceError,
@@ -48,8 +50,9 @@ from sgdsl.errors import (
 from sgdsl.graph import Graph
 from sgdsl.machine import Completion
 from sgdsl.outcome import Outcome
-from sgdsl.program import Program, function
+from sgdsl.program import AsyncProgram, Program, function
 from sgdsl.state import ProgramState
+from sgdsl.threads import num_left_behind
 
 if TYPE_CHECKING:
     from runtime import Runtime
@@ -60,6 +63,8 @@ __all__ = [
     "REGEX_INT",
     "REGEX_STR",
     "STALL",
+    "AsyncProgram",
+    "AsyncProgramState",
     "Backend",
     "BackendError",
     "BackendStats",
@@ -68,6 +73,7 @@ __all__ = [
     "CancelledError",
     "ChatTemplate",
     "Completion",
+    "DeadlineError",
     "Graph",
     "MockBackend",
     "Outcome",
@@ -89,6 +95,7 @@ __all__ = [
     "get_default_backend",
     "greedy_token_selection",
     "image",
+    "num_left_behind",
     "select",
     "set_default_backend",
     "system",

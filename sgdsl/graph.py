@@ -223,14 +223,19 @@ class Fork(Node):
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`."""
+    """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`. `collect`:
+    failures of children stand in place of the variables that should have been, which are these;
+    None: they fail this branch.
+    """
 
     children: tuple[int, ...]
     mode: str
+    collect: tuple[str, ...] | None = None
     kind: ClassVar[str] = "join"
 
     def describe(self) -> str:
-        return f"{self.mode} <- " + ", ".join(f"b{child}" for child in self.children)
+        on_error = "" if self.collect is None else " on_error=collect"
+        return f"{self.mode} <- " + ", ".join(f"b{child}" for child in self.children) + on_error
 
 
 JOIN_MODES = ("gather_variable", "concate_and_append")
@@ -383,14 +388,23 @@ class Shape:
                 )
             if node.mode == "concate_and_append" and child in self._with_roles:
                 self._check_roles(node, child)
-        for child in node.children:
-            if node.mode == "gather_variable":
-                for name in self.names[child]:
-                    if name not in self._inherited[child]:
-                        self._define(node.branch, name)
-            elif child in self._with_roles:
-                self._with_roles.add(node.branch)
+        if node.mode == "gather_variable":
+            for name in self.new_names(node.children):
+                self._define(node.branch, name)
+        elif any(child in self._with_roles for child in node.children):
+            self._with_roles.add(node.branch)
         self._joined.update(node.children)
+
+    def new_names(self, children: Sequence[int]) -> tuple[str, ...]:
+        """What these forks define beyond what their parent had."""
+        return tuple(
+            dict.fromkeys(
+                name
+                for child in children
+                for name in self.names[child]
+                if name not in self._inherited[child]
+            )
+        )
 
     def _check_roles(self, join: Join, child: int) -> None:
         """The fork's text is appended: what it says of roles must be whole messages, or template

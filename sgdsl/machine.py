@@ -17,7 +17,8 @@ from grammars import Constraint
 from grammars.json_values import is_text
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
-from sgdsl.errors import UsageError
+from sgdsl.errors import BackendError, ProgramError, UsageError
+from sgdsl.failures import Failures
 from sgdsl.graph import (
     ROOT,
     Assign,
@@ -35,7 +36,7 @@ from sgdsl.graph import (
     Text,
     may_define,
 )
-from sgdsl.values import Lazy, gathered, typed
+from sgdsl.values import Lazy, collected, gathered, leaves, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,16 @@ class Branch:
 
     __slots__ = (
         "active",
+        "error",
         "forked_at",
         "forked_at_message",
         "id",
         "inherited",
         "joined",
+        "kept",
         "messages",
         "metas",
+        "parent_id",
         "partial",
         "pieces",
         "queue",
@@ -142,6 +146,9 @@ class Branch:
         self.active: Node | None = None
         self.joined = False
         self.partial = ""
+        self.parent_id = parent.id if parent else -1
+        self.error: ProgramError | None = None
+        self.kept: set[str] = set()  # of a branch that has failed: the variables it had by then
 
     @property
     def drained(self) -> bool:
@@ -160,6 +167,16 @@ class Branch:
             return False
         pending = self.queue if self.active is None else (self.active, *self.queue)
         return any(may_define(node, name) for node in pending)
+
+    def lost(self, name: str | int) -> bool:
+        """Whether the branch has failed before the variable got the value that it should have."""
+        return self.error is not None and name not in self.kept and isinstance(name, str)
+
+    def fail(self, error: ProgramError) -> None:
+        """What was still to be carried out on this branch never will be."""
+        self.kept = {name for name in self.variables if not self.awaits(name)}
+        self.error = error
+        self.queue.clear()
 
     def text(self, start: int = 0) -> str:
         """All text from piece `start` on, what the running `gen` has written so far included."""
@@ -188,13 +205,23 @@ class Machine:
     order of their gens; who reads them parses them.
     """
 
-    __slots__ = ("_defaults", "_early", "_template", "branches", "closed", "truncated", "unread")
+    __slots__ = (
+        "_defaults",
+        "_early",
+        "_failures",
+        "_template",
+        "branches",
+        "closed",
+        "truncated",
+        "unread",
+    )
 
     def __init__(self, *, template: ChatTemplate, defaults: Sampling) -> None:
         self._template = template
         self._defaults = defaults
         self.branches: dict[int, Branch] = {ROOT: Branch(ROOT)}
         self._early: dict[int, deque[Node]] = {}
+        self._failures = Failures(self.branches, self._spawn)
         self.closed = False
         self.truncated = False
         self.unread: list[Lazy] = []
@@ -207,6 +234,9 @@ class Machine:
         assert not self.closed, "no node arrives after the end of the program"
         for node in nodes:
             branch = self.branches.get(node.branch)
+            if branch is not None and branch.error is not None:
+                self._failures.drop(branch, node)
+                continue
             queue = branch.queue if branch else self._early.setdefault(node.branch, deque())
             queue.append(node)
 
@@ -223,6 +253,21 @@ class Machine:
     def close(self) -> None:
         """The program has returned: what is queued is all there will be."""
         self.closed = True
+
+    def fail(self, branch_id: int, error: ProgramError) -> bool:
+        """The active node of the branch has failed. Whether the run has to end for it now: not as
+        long as a join may still collect it, and the other branches go on.
+        """
+        branch = self.branches[branch_id]
+        if branch.error is None:
+            self._failures.begin(branch, error)
+        branch.active = None
+        branch.partial = ""
+        return self._failures.end_run(closed=self.closed) is not None
+
+    def overdue(self) -> ProgramError | None:
+        """A failure that has waited for its join, and now has to end the run."""
+        return self._failures.end_run(closed=self.closed)
 
     def release(self) -> None:
         self._early = {}
@@ -253,14 +298,16 @@ class Machine:
                     return Choose(node)
                 case Fork(children=children):
                     branch.active = None
-                    self._spawn(branch, children)
+                    for child_id in children:
+                        self._spawn(child_id, branch)
                     return Spawn(children)
                 case _:
                     appended += self._write(branch, node)
                     branch.active = None
         if moved:
             return Append(tuple(appended))
-        return Idle.FINISHED if self.closed or branch.joined else Idle.PAUSED
+        over = self.closed or branch.joined or branch.error is not None
+        return Idle.FINISHED if over else Idle.PAUSED
 
     def stream(self, branch_id: int, text: str) -> None:
         """The running `gen` has written `text` so far."""
@@ -270,7 +317,11 @@ class Machine:
         """Answer to `Generate`."""
         branch = self.branches[branch_id]
         node = branch.active
-        assert isinstance(node, Gen), "only an active gen is completed"
+        if not isinstance(node, Gen) or not isinstance(completion.text, str):
+            raise BackendError(
+                f"the backend answered {completion!r} to {node or 'nothing that was asked'}; "
+                "a gen that was asked for is answered once, with a str"
+            )
         value: Any = completion.text
         if node.typed:
             value = typed(node, completion.text)
@@ -284,7 +335,11 @@ class Machine:
         """Answer to `Choose`: the option taken. `draw` in [0, 1) decides above temperature 0."""
         branch = self.branches[branch_id]
         node = branch.active
-        assert isinstance(node, Select), "only an active select is chosen from"
+        if not isinstance(node, Select):
+            raise BackendError(
+                f"the backend answered {scores!r} to {node or 'nothing that was asked'}; "
+                "a select that was asked for is answered once, with its scores"
+            )
         choice = pick(node.method, scores, temperature=node.temperature, draw=draw)
         text = node.choices[choice.index]
         said = {**meta, **choice.meta(node.choices, scores)}
@@ -306,10 +361,10 @@ class Machine:
         stop = (*(sampling.stop or ()), *self._template.stop)
         return Sampling(stop=stop).over(sampling)
 
-    def _spawn(self, parent: Branch, children: Sequence[int]) -> None:
-        for child_id in children:
-            child = self.branches[child_id] = Branch(child_id, parent)
-            child.queue.extend(self._early.pop(child_id, ()))
+    def _spawn(self, child_id: int, parent: Branch) -> Branch:
+        child = self.branches[child_id] = Branch(child_id, parent)
+        child.queue.extend(self._early.pop(child_id, ()))
+        return child
 
     def _ready(self, join: Join) -> bool:
         return all(
@@ -380,22 +435,40 @@ class Machine:
             child.joined = True
         if join.mode == "concate_and_append":
             for child in children:
-                parent.pieces += child.pieces[child.forked_at :]
-                parent.messages += child.messages[child.forked_at_message :]
+                if child.error is None:
+                    parent.pieces += child.pieces[child.forked_at :]
+                    parent.messages += child.messages[child.forked_at_message :]
             return
         assert join.mode == "gather_variable", f"unknown join mode {join.mode!r}"
-        new = dict.fromkeys(
-            name for child in children for name in child.variables if name not in child.inherited
-        )
+        new = dict.fromkeys(join.collect or ())
+        for child in children:
+            new |= dict.fromkeys(name for name in child.variables if name not in child.inherited)
         for name in new:
-            values = [child.variables.get(name) for child in children]
+            values = [
+                child.error if child.lost(name) else child.variables.get(name) for child in children
+            ]
             texts = ", ".join(_shown(child, name) for child in children)
-            parent.define(name, gathered(values), text=f"[{texts}]", meta={})
+            gather = gathered if join.collect is None else collected
+            parent.define(name, gather(values), text=f"[{texts}]", meta={})
+        if join.collect is not None:
+            self._collect_values(parent, children)
+
+    def _collect_values(self, parent: Branch, children: Sequence[Branch]) -> None:
+        """A value of the forks that cannot be parsed fails its place in the lists, not the run."""
+        before = {id(value) for value in (*parent.unnamed, *parent.variables.values())}
+        theirs = {
+            id(value)
+            for child in children
+            for value in leaves((*child.unnamed, *child.variables.values()))
+        }
+        self.unread = [value for value in self.unread if id(value) not in theirs - before]
 
 
 def _shown(branch: Branch, name: str) -> str:
-    """A variable as it stands in the text of a list. Made of its text: `repr(value)` can be
-    anybody's code, and the value need not be there yet.
+    """A variable as it stands in the text of a list, `failed` if it never came to be. Made of its
+    text: `repr(value)` can be anybody's code, and the value need not be there yet.
     """
+    if branch.lost(name):
+        return "failed"
     text = branch.texts.get(name)
     return repr(text) if isinstance(branch.variables.get(name), str) else str(text)

@@ -1,0 +1,82 @@
+"""What of a branch's text has arrived and was not passed on yet.
+
+Owns how far a stream is, whoever waits for it and however. Knows nothing of waiting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sgdsl.graph import Gen
+from sgdsl.machine import Branch
+from sgdsl.run import Run
+
+UNFINISHED: dict[str, Any] = {"finish_reason": None}
+"""What is known of a variable that is still being written."""
+
+
+class Stream:
+    """The text of a branch, or that of one variable of it. `inside`: read by the body, which writes
+    no more while it waits.
+    """
+
+    __slots__ = ("_branch_id", "_chars", "_inside", "_name", "_pieces", "_run", "chunk", "done")
+
+    def __init__(self, run: Run, branch_id: int, name: str | None, *, inside: bool) -> None:
+        self._run = run
+        self._branch_id = branch_id
+        self._name = name
+        self._inside = inside
+        self._pieces = 0  # passed on as a whole
+        self._chars = 0  # passed on of what comes after them
+        self.chunk = ""
+        self.done = False
+
+    def arrived(self) -> bool:
+        """Whether there is something to pass on, or the end. Called under the run's lock, and once
+        more after its end.
+        """
+        branch = self._run.peek(self._branch_id)
+        if branch is not None:
+            self.chunk += self._news(branch) if self._name is None else self._news_of(branch)
+            self.done = self._is_done(branch)
+        return bool(self.chunk) or self.done
+
+    def take(self) -> str:
+        """What has arrived since the last time."""
+        if self._run.outcome is not None:  # the wait may have ended without a look
+            self.arrived()
+            self.done = True
+        chunk, self.chunk = self.chunk, ""
+        return chunk
+
+    def meta(self) -> dict[str, Any] | None:
+        """The meta info of the variable, once that is written."""
+        branch = self._run.peek(self._branch_id)
+        name = self._name
+        if branch is None or name is None or not branch.defines(name) or branch.awaits(name):
+            return None
+        return branch.metas.get(name, {})
+
+    def _is_done(self, branch: Branch) -> bool:
+        name = self._name
+        if name is not None and branch.defines(name) and not branch.awaits(name):
+            return True
+        return self._inside and branch.drained
+
+    def _news(self, branch: Branch) -> str:
+        texts = [piece.text for piece in branch.pieces[self._pieces :]] + [branch.partial]
+        texts[0] = texts[0][self._chars :]  # passed on while it was partial
+        self._chars = len(branch.partial)
+        self._pieces = len(branch.pieces)
+        return "".join(texts)
+
+    def _news_of(self, branch: Branch) -> str:
+        assert self._name is not None, "the stream of a variable has its name"
+        writing = isinstance(branch.active, Gen) and branch.active.name == self._name
+        text = branch.partial if writing else ""
+        if not writing and not branch.awaits(self._name):
+            text = branch.texts.get(self._name, "")
+        news = text[self._chars :]
+        self._chars += len(news)
+        return news
