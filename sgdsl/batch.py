@@ -37,7 +37,9 @@ TICK_S = 0.05
 """How often a waiting caller looks after the pool and the progress bar."""
 
 GRACE_S = 1.0
-"""How long the end of a batch waits for an input that is being read."""
+"""How long the end of a batch waits for a row that is being started. What yields rows one by one
+may be stuck itself: that is not waited for.
+"""
 
 
 class Batch(Generic[Row]):
@@ -259,7 +261,7 @@ class Batch(Generic[Row]):
     def _await_starting(self) -> None:
         """Until a row that is being started has been; not for ever. Under the lock."""
         self._awaited = lambda: not self._num_starting
-        self._news.wait_for(self._awaited, GRACE_S)
+        self._news.wait_for(self._awaited, GRACE_S if self._limits.sized else UNWIND_S)
 
     def _never_started(self) -> Iterator[Ended]:
         if not self._input.acquire(timeout=GRACE_S):

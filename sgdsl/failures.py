@@ -71,7 +71,7 @@ class Failures(Generic[B]):
                     return branch.error
                 self._waiting.append(branch)
                 return None
-            if join.collect is not None:
+            if isinstance(join, Join) and join.collect is not None:
                 return None
             assert branch.error is not None, "a branch that has failed has its error"
             self._end(parent, branch.error)
@@ -93,9 +93,9 @@ class Failures(Generic[B]):
             self._end(self._spawn(child_id, parent), parent.error)
 
 
-def _join_of(parent: Failing, child_id: int) -> Join | None:
-    """The join that will take the child over, as far as the program has written it."""
+def _join_of(parent: Failing, child_id: int) -> Node | None:
+    """The node that will take the child over, as far as there is one yet."""
     for node in parent.queue:
-        if isinstance(node, Join) and child_id in node.children:
+        if not isinstance(node, Fork) and child_id in getattr(node, "children", ()):
             return node
     return None

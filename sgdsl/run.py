@@ -273,13 +273,18 @@ class Run:
         return forget
 
     def notify(self) -> None:
-        """Have everyone who waits look again."""
-        with self._changed:
-            self._tell()
+        """Have everyone who waits look again; of a run that was released, nobody does."""
+        changed = self._changed
+        with changed:
+            changed.notify_all()
+            self._call_those_due()
 
     def _tell(self) -> None:
         """Something has changed. Under the lock."""
         self._changed.notify_all()
+        self._call_those_due()
+
+    def _call_those_due(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
@@ -319,7 +324,8 @@ class Run:
     def is_there(self, branch_id: int, name: str | int | None) -> bool:
         """Whether reading the variable (None: anything) of this branch needs no wait."""
         with self._changed:
-            if self.outcome is not None:
+            branch = self._branch(branch_id)
+            if self.outcome is not None or (branch is not None and branch.error is not None):
                 return True
             return self._still(branch_id) if name is None else self._has(branch_id, name)
 
