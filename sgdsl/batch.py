@@ -248,6 +248,7 @@ class Batch(Generic[Row]):
         except KeyboardInterrupt:
             pass  # impatient: do not wait for the bodies
         with self._lock:
+            self._await_starting()
             return [self._finished[index] for index in sorted(self._finished)]
 
     def _stop_all(self) -> list[Ended]:
@@ -259,8 +260,8 @@ class Batch(Generic[Row]):
             return [*(self._finished[index] for index in sorted(self._finished)), *never]
 
     def _await_starting(self) -> None:
-        """Until a row that is being started has been; not for ever. Under the lock."""
-        self._awaited = lambda: not self._num_starting
+        """Until rows that are being started have ended; not for ever. Under the lock."""
+        self._awaited = lambda: not self._num_starting and not self._flights
         self._news.wait_for(self._awaited, GRACE_S if self._limits.sized else UNWIND_S)
 
     def _never_started(self) -> Iterator[Ended]:

@@ -358,14 +358,20 @@ class Run:
             self._tell()
 
     def complete(self, branch_id: int, completion: Completion) -> None:
+        """The text of a gen. What comes after the end of the run is dropped."""
         with self._changed:
+            if self.outcome is not None:
+                return
             self._machine.complete(branch_id, completion)
             self._tell()
 
     def choose(
         self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
     ) -> str:
+        """The scores of a select; returns the text chosen: none after the end of the run."""
         with self._changed:
+            if self.outcome is not None:
+                return ""
             try:
                 text = self._machine.choose(branch_id, scores, draw=draw, meta=meta)
             except Exception:

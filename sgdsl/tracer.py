@@ -57,10 +57,9 @@ class HoleReader:
 
     def chunks_async(
         self,
-        branch_id: int,
-        name: str | None,
-        *,
-        with_meta: bool,  # noqa: ARG002
+        branch_id: int,  # noqa: ARG002
+        name: str | None,  # noqa: ARG002
+        **options: bool,  # noqa: ARG002
     ) -> AsyncIterator[Any]:
         Hole("text_async_iter()", "{text_async_iter()}").needed("to iterate over it")
 

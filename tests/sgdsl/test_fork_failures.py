@@ -80,7 +80,7 @@ def test_what_a_failed_fork_had_stays_in_its_place(backend: MockBackend) -> None
         forks = s.fork(2)
         for index, fork in enumerate(forks):
             fork["n"] = index
-            fork += f"#{index}" + gen("a")
+            fork.append(f"#{index}" + gen("a"))
             fork["done"] = True
         forks.join(on_error="collect")
         return s["n"], s["a"], s["done"]
@@ -172,13 +172,13 @@ def test_forks_inside_of_forks_fail_what_joins_them(backend: MockBackend) -> Non
             inner += f"#{index}"
             inner += gen("a")
             inner.join()
-            fork += "z" + gen("b")
+            fork.append("z" + gen("b"))
         outer.join(on_error="collect")
         return s["a"], s["b"]
 
     a, b = program.run(backend=backend).ret_value
     assert a[0] == ["#0", "#0"]
-    assert b[0] == "z"[-2:] or b[0]
+    assert b[0] == "z"
     assert isinstance(a[1], sgl.ProgramError)
     assert a[1] is b[1]
 

@@ -180,7 +180,7 @@ def test_a_program_called_with_a_state_becomes_part_of_its_run() -> None:
     @sgl.function
     def outer(s: ProgramState) -> str:
         s += "outer "
-        value = ask(s, "inner", n=3)
+        value: str = ask(s, "inner", n=3)
         s += " " + s["answer"]
         return value
 
