@@ -69,8 +69,7 @@ def main(backend: sgl.Backend) -> None:
     reveal_type(plain.run_batch(rows, as_completed=True))  # Iterator[tuple[int, ProgramState[int]]]
     for error in [each.error() for each in states]:
         reveal_type(error)  # BaseException | None
-    if state.outcome is not None:
-        reveal_type(state.outcome.status)  # Literal['ok'] | Literal['failed'] | Literal['truncated'] | Literal['cancelled']
+    reveal_type(state.outcome)  # Outcome | None
 
 
 async def main_async() -> None:
