@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from sgdsl.run import Run
-from sgdsl.threads import bodies
+from sgdsl.threads import submits
 
 
 class Bell:
@@ -65,5 +65,5 @@ async def on_thread(call: Callable[[], object], run: Run) -> None:
             done = True
             run.notify()
 
-    bodies.start(job)
+    submits.start(job)
     await until(run, lambda: done)

@@ -9,7 +9,7 @@ Knows nothing of what the nodes of a branch do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set as AbstractSet
 from typing import Generic, Protocol, TypeVar
 
 from sgdsl.errors import ProgramError
@@ -24,7 +24,7 @@ class Failing(Protocol):
     joined: bool
     queue: deque[Node]
     error: ProgramError | None
-    kept: set[str]
+    kept: AbstractSet[str]
 
     def fail(self, error: ProgramError) -> None: ...
 

@@ -397,14 +397,11 @@ class Shape:
 
     def new_names(self, children: Sequence[int]) -> tuple[str, ...]:
         """What these forks define beyond what their parent had."""
-        return tuple(
-            dict.fromkeys(
-                name
-                for child in children
-                for name in self.names[child]
-                if name not in self._inherited[child]
-            )
-        )
+        new: dict[str, None] = {}
+        for child in children:
+            inherited = self._inherited[child]
+            new.update((name, None) for name in self.names[child] if name not in inherited)
+        return tuple(new)
 
     def _check_roles(self, join: Join, child: int) -> None:
         """The fork's text is appended: what it says of roles must be whole messages, or template

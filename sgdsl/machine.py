@@ -8,7 +8,7 @@ tokens or with completions of a remote API), and answers with `complete` or `cho
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -100,6 +100,7 @@ class Completion:
 
 
 _NOTHING: deque[Node] = deque(maxlen=0)
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 class Branch:
@@ -148,7 +149,7 @@ class Branch:
         self.partial = ""
         self.parent_id = parent.id if parent else -1
         self.error: ProgramError | None = None
-        self.kept: set[str] = set()  # of a branch that has failed: the variables it had by then
+        self.kept: AbstractSet[str] = _NO_NAMES  # of a failed branch: what it had by then
 
     @property
     def drained(self) -> bool:
@@ -443,12 +444,14 @@ class Machine:
         new = dict.fromkeys(join.collect or ())
         for child in children:
             new |= dict.fromkeys(name for name in child.variables if name not in child.inherited)
+        gather = gathered if join.collect is None else collected
         for name in new:
-            values = [
-                child.error if child.lost(name) else child.variables.get(name) for child in children
-            ]
+            values = [child.variables.get(name) for child in children]
+            if join.collect is not None:
+                for index, child in enumerate(children):
+                    if child.lost(name):
+                        values[index] = child.error
             texts = ", ".join(_shown(child, name) for child in children)
-            gather = gathered if join.collect is None else collected
             parent.define(name, gather(values), text=f"[{texts}]", meta={})
         if join.collect is not None:
             self._collect_values(parent, children)
@@ -468,7 +471,7 @@ def _shown(branch: Branch, name: str) -> str:
     """A variable as it stands in the text of a list, `failed` if it never came to be. Made of its
     text: `repr(value)` can be anybody's code, and the value need not be there yet.
     """
-    if branch.lost(name):
+    if branch.error is not None and branch.lost(name):
         return "failed"
     text = branch.texts.get(name)
     return repr(text) if isinstance(branch.variables.get(name), str) else str(text)

@@ -62,11 +62,14 @@ class Job:
 
 
 class Threads:
-    """At most `limit` jobs at once, each on a thread called `name`. A job does not raise."""
+    """At most `limit` jobs at once, each on a thread called `name`. A job does not raise. Those
+    that a job starts do not count: it may wait for them.
+    """
 
     def __init__(self, name: str, *, limit: int = MAX_THREADS) -> None:
         self._name = name
         self._limit = limit
+        self._inside = threading.local()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._jobs: deque[Job] = deque()
@@ -74,9 +77,13 @@ class Threads:
 
     def start(self, call: Callable[[], object]) -> Job:
         job = Job(self, call)
+        nested = getattr(self._inside, "yes", False)
         with self._lock:
-            self._jobs.append(job)
-            self._staff()
+            if nested:
+                self._jobs.appendleft(job)
+            else:
+                self._jobs.append(job)
+            self._staff(bounded=not nested)
         return job
 
     def leave(self, job: Job) -> None:
@@ -90,11 +97,11 @@ class Threads:
                 self._num_threads -= 1
                 self._staff()
 
-    def _staff(self) -> None:
+    def _staff(self, *, bounded: bool = True) -> None:
         """See to it that somebody takes the next job. Under the lock."""
         if self._num_idle >= len(self._jobs):
             self._work.notify()
-        elif self._jobs and self._num_threads < self._limit:
+        elif self._jobs and (self._num_threads < self._limit or not bounded):
             try:
                 threading.Thread(target=self._serve, name=self._name, daemon=True).start()
             except RuntimeError:  # the system gives no more threads: those there are go on
@@ -105,6 +112,7 @@ class Threads:
             self._num_threads += 1
 
     def _serve(self) -> None:
+        self._inside.yes = True
         while (job := self._next()) is not None:
             try:
                 job()
@@ -134,3 +142,4 @@ class Threads:
 
 
 bodies = Threads("sgdsl-body")
+submits = Threads("sgdsl-submit", limit=32)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -424,6 +426,23 @@ def test_cancelling_a_batch_cancels_its_rows(program: Any) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("style", ["list", "in_order"])
+def test_ctrl_c_keeps_the_rows_of_an_async_batch(style: str) -> None:
+    backend = MockBackend(slow_first, max_in_flight=3)
+    rows = [("quick",)] + [("slow",)] * 4
+
+    def interrupt() -> None:
+        await_that(lambda: len(backend._drives) == 3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    in_order: bool = style == "in_order"
+    with pytest.raises(sgl.BatchInterrupted) as raised:
+        list(two.run_batch(rows, backend=backend, generator_style=in_order))  # type: ignore[call-overload]
+    expected = ["ok"] * (style == "list") + ["cancelled"] * 4
+    assert statuses(raised.value.states) == expected
+
+
 def test_on_error_raise_ends_a_batch() -> None:
     def reply(request: Request) -> Any:
         return OSError("down") if request.prompt.startswith("1") else "fine"
@@ -601,4 +620,4 @@ def test_constraints_are_compiled_away_from_the_loop() -> None:
 
     backend = Compiling({"p": '{"name":"Ada","age":36}'})
     assert typed.run(backend=backend).ret_value == Person(name="Ada", age=36)
-    assert threads == ["sgdsl-body"]
+    assert threads == ["sgdsl-submit"]
