@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import CodeType
 from typing import Any
 
@@ -19,6 +19,7 @@ from sgdsl.backends.base import Backend
 from sgdsl.context import caller
 from sgdsl.errors import CancelledError, UsageError
 from sgdsl.execution import STREAMED, UNWIND_S, Aside, Execution
+from sgdsl.expressions import Part
 from sgdsl.graph import Sampling
 from sgdsl.reader import RunReader
 from sgdsl.recorder import Recorder
@@ -43,9 +44,16 @@ class AsyncExecution(Execution):
         sampling: Sampling,
         seed: int,
         streaming: bool = False,
+        start: Sequence[Part] = (),
     ) -> None:
         super().__init__(
-            _never, code, backend=backend, sampling=sampling, seed=seed, streaming=streaming
+            _never,
+            code,
+            backend=backend,
+            sampling=sampling,
+            seed=seed,
+            streaming=streaming,
+            start=start,
         )
         self._call_async = call
         self._raised: BaseException | None = None

@@ -7,11 +7,13 @@ carries ten thousand bodies that wait. Knows nothing of event loops beyond `awai
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar as PlainTypeVar, overload
 
 from typing_extensions import TypeVar
 
 from sgdsl.api import check_name
+from sgdsl.checks import Predicate, condition_from, first_refusal, retries_from
 from sgdsl.state import BranchWriter, ProgramState
 from sgdsl.typed_reads import as_type
 
@@ -69,6 +71,35 @@ class AsyncProgramState(BranchWriter, Generic[R]):
         await self._reader.ready(self._branch, None)
         messages: list[dict[str, str]] = self._reader.messages(self._branch)
         return messages
+
+    async def check(
+        self,
+        predicate: Predicate,
+        *,
+        retries: int = 3,
+        name: str | None = None,
+        message: str | None = None,
+    ) -> Any:
+        """Have the last gen written again until `predicate(value)` is true: see `ProgramState`."""
+        if name is not None:
+            check_name("check", name)
+        condition, most = condition_from(predicate, message), retries_from(retries)
+        node, conditions = self._recorder.check(self._branch, condition, name=name, retries=most)
+        key = conditions[-1].key
+        if self._recorder.is_trace:
+            return self._reader.variable(self._branch, key)
+        read = partial(self._reader.unread_variable, self._branch)
+        for attempt in range(1, most + 2):
+            due = conditions if attempt > 1 else conditions[-1:]  # the others have passed
+            for each in due:
+                await self._reader.ready(self._branch, each.key)
+            refusal = first_refusal(due, read)
+            if refusal is None:
+                return self._reader.variable(self._branch, key)
+            if attempt > most:
+                raise refusal.error(node)
+            self._recorder.rewind(node, attempt)
+        raise AssertionError("the last attempt passes or raises")
 
     async def get_meta_info(self, name: str) -> dict[str, Any]:
         """What the backend tells about a gen or a select, such as its log-probabilities."""

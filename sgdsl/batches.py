@@ -14,6 +14,7 @@ from sgdsl.async_batch import AsyncBatch
 from sgdsl.backends.base import Backend
 from sgdsl.batch import Batch
 from sgdsl.context import backend_for, sampling_for, seed_for
+from sgdsl.conversation import Starts, starts_of
 from sgdsl.execution import Execution
 from sgdsl.flights import AUTO_THREADS, Limits, OnError
 from sgdsl.graph import Sampling
@@ -38,6 +39,7 @@ class BatchArguments(RunArguments, total=False):
     on_error: OnError
     timeout_s: float | None
     row_timeout_s: float | None
+    messages: Sequence[Any] | None
 
 
 class Waiting(Protocol):
@@ -58,7 +60,14 @@ class Awaiting(Protocol):
 
 class StartRow(Protocol):
     def __call__(
-        self, index: int, row: BatchRow, *, backend: Backend, sampling: Sampling, seed: int
+        self,
+        index: int,
+        row: BatchRow,
+        *,
+        backend: Backend,
+        sampling: Sampling,
+        seed: int,
+        starts: Starts,
     ) -> Execution: ...
 
 
@@ -89,6 +98,7 @@ class Plan:
         if isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
             refuse(where, "batch", batch, "an iterable of rows, each a dict or a tuple")
         self.rows = batch if lazy else list(batch)
+        self._starts = starts_of(where, options.pop("messages", None), self.rows)
         said = {name: value for name, value in options.items() if value is not None}
         self._sampling = sampling_for(where, said)
         self._seed = seed_for(said.get("seed"), where)
@@ -127,11 +137,16 @@ class Plan:
         )
 
     def _start(self, start: StartRow) -> Callable[[int, BatchRow], Execution]:
-        backend, sampling, seed = self._backend, self._sampling, self._seed
+        seed = self._seed
+        about: Any = {
+            "backend": self._backend,
+            "sampling": self._sampling,
+            "starts": self._starts,
+        }
 
         def start_row(index: int, row: BatchRow) -> Execution:
             own_seed = derive_seed(seed, index)
-            return start(index, row, backend=backend, sampling=sampling, seed=own_seed)
+            return start(index, row, seed=own_seed, **about)
 
         return start_row
 

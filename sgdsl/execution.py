@@ -10,7 +10,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
@@ -21,11 +21,12 @@ from sgdsl.async_waiting import Bell, until
 from sgdsl.backends.base import Backend
 from sgdsl.context import Caller, caller
 from sgdsl.errors import CancelledError, DeadlineError
-from sgdsl.graph import Sampling
+from sgdsl.expressions import Part
+from sgdsl.graph import ROOT, Sampling
 from sgdsl.reader import RunReader
 from sgdsl.recorder import Recorder
 from sgdsl.run import LOOK_UP_S, Run
-from sgdsl.source import body_source
+from sgdsl.source import body_source, head_source
 from sgdsl.state import ProgramState
 from sgdsl.threads import Job, bodies
 from sgdsl.timer import deadlines, errands
@@ -41,7 +42,7 @@ STREAMED = (
 
 
 class Execution:
-    """`call(state)` runs the body."""
+    """`call(state)` runs the body. `start`: what stands on the state before it."""
 
     __slots__ = ("_call", "_caller", "_code", "_recorder", "due_s", "run", "state")
 
@@ -54,6 +55,7 @@ class Execution:
         sampling: Sampling,
         seed: int,
         streaming: bool = False,
+        start: Sequence[Part] = (),
     ) -> None:
         self._call = call
         self._code = code
@@ -64,6 +66,8 @@ class Execution:
             template=backend.chat_template, defaults=sampling, seed=seed, streaming=streaming
         )
         self._recorder = Recorder(self.run, backend)
+        if start:
+            self._recorder.write(ROOT, start, source=head_source(code))
         self.state: ProgramState[Any] = ProgramState(
             self._recorder, RunReader(self.run, self._recorder)
         )

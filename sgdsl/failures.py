@@ -13,14 +13,14 @@ from collections.abc import Callable, Set as AbstractSet
 from typing import Generic, Protocol, TypeVar
 
 from sgdsl.errors import ProgramError
-from sgdsl.graph import ROOT, Fork, Join, Node, may_define
+from sgdsl.graph import Collect, Fork, Join, Node, may_define
 
 
 class Failing(Protocol):
     """What a failure asks of a branch. `kept`: of one that has failed, the variables it had."""
 
     id: int
-    parent_id: int
+    parent_id: int | None
     joined: bool
     queue: deque[Node]
     error: ProgramError | None
@@ -61,7 +61,7 @@ class Failures(Generic[B]):
             self._never_begin(branch, node)
 
     def _decide(self, branch: B, *, closed: bool) -> ProgramError | None:
-        while branch.id != ROOT:
+        while branch.parent_id is not None:
             parent = self._branches[branch.parent_id]
             if parent.error is not None:  # that is decided on its own
                 return None
@@ -93,9 +93,9 @@ class Failures(Generic[B]):
             self._end(self._spawn(child_id, parent), parent.error)
 
 
-def _join_of(parent: Failing, child_id: int) -> Node | None:
+def _join_of(parent: Failing, child_id: int) -> Join | Collect | None:
     """The node that will take the child over, as far as there is one yet."""
     for node in parent.queue:
-        if not isinstance(node, Fork) and child_id in getattr(node, "children", ()):
+        if isinstance(node, Join | Collect) and child_id in node.children:
             return node
     return None

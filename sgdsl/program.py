@@ -36,10 +36,12 @@ from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
 from sgdsl.batches import BatchArguments, Plan
 from sgdsl.context import backend_for, sampling_for, seed_for
+from sgdsl.conversation import Starts, conversation_parts
 from sgdsl.errors import UsageError
 from sgdsl.execution import Aside, Execution
-from sgdsl.expressions import Hole
-from sgdsl.graph import Graph, Sampling
+from sgdsl.expressions import Hole, Part
+from sgdsl.graph import Graph
+from sgdsl.html import untraced_html
 from sgdsl.parameters import Arguments, BatchRow, Parameters
 from sgdsl.prefix import compute_prefix, literal_prefix, unknown
 from sgdsl.state import ProgramState
@@ -65,6 +67,14 @@ class Program(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<program {self.__name__}({', '.join(self.parameters)})>"
+
+    def _repr_html_(self) -> str:
+        """The program's graph, where it can be traced without arguments; else why it cannot."""
+        try:
+            return self.trace()._repr_html_()
+        except Exception as error:  # noqa: BLE001 - a body may raise anything, and a view must not
+            head = f"{self.__name__}({', '.join(self.parameters)})"
+            return untraced_html(head, f"{type(error).__name__}: {error}")
 
     @overload
     def __call__(self, state: ProgramState[Any], /, *args: Any, **kwargs: Any) -> R: ...
@@ -108,6 +118,7 @@ class Program(Generic[R]):
         backend: Backend | None = None,
         use_thread: bool = True,
         timeout_s: float | None = None,
+        messages: Sequence[Any] | None = None,
         args: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> ProgramState[R]:
@@ -117,7 +128,9 @@ class Program(Generic[R]):
         an argument of `run`. The sampling arguments are what the program's gens inherit: None is
         the caller's, inside of another program's body, and else 128 new tokens at temperature 1.
         `seed`: the same one gives the same output. `stream`: return at once, while the body goes on
-        in a thread of its own.
+        in a thread of its own. `messages`: a conversation to start from, in OpenAI's format, as if
+        the body began by appending it. Where the program has an argument of that name, it is that
+        one.
 
         `timeout_s`: the run is cancelled when it takes longer. For that the body runs on a thread
         of its own, which is left behind if it is stuck; `use_thread=False` keeps it on this thread,
@@ -174,7 +187,7 @@ class Program(Generic[R]):
         `stream`: return at once, with a state that is read as inside of an `async def` body.
         """
         given = {key: value for key, value in locals().items() if value is not None}
-        for name in (RUN_ARGUMENTS | {"use_thread"}) & kwargs.keys():
+        for name in (RUN_ARGUMENTS | {"use_thread", "messages"}) & kwargs.keys():
             value = kwargs.pop(name)
             if value is not None:
                 given[name] = value
@@ -240,6 +253,7 @@ class Program(Generic[R]):
         `num_threads` (it is "auto") bounds the threads that run bodies; a program that does not
         wait needs one, an `async def` body none. `backend`, `progress_bar` and the sampling
         arguments are those of `run`; with `seed`, row i gets its own seed, made of `seed` and i.
+        `messages`: the conversation that all rows start from, or a list with one for each row.
         """
         if generator_style and as_completed:
             allowed = "left out beside generator_style: it yields too, in the order of completion"
@@ -295,14 +309,19 @@ class Program(Generic[R]):
         self._parameters.refuse_unknown("bind", kwargs)
         return type(self)(self._body, {**self._bound, **kwargs})
 
-    def trace(self, *values: Any, **kwargs: Any) -> Graph:
+    def trace(self, *values: Any, messages: Sequence[Any] | None = None, **kwargs: Any) -> Graph:
         """The program's graph, without a model. Arguments that are not given and have no default
-        are names, `{question}` in the printed graph.
+        are names, `{question}` in the printed graph. `messages`: as for `run`.
 
         Raises `TraceError` where the body needs the value of such an argument, or of a variable.
         """
+        if messages is not None and "messages" in self.parameters:
+            kwargs["messages"], messages = messages, None
+        start = conversation_parts("trace", messages)
         call = self._call(self._parameters.fit_holes(values, kwargs, _hole))
-        return trace(call, self.__name__, self.parameters)
+        if self.is_async:
+            call = finish_at_once(call)
+        return trace(call, self.__name__, self.parameters, start=start, asynchronous=self.is_async)
 
     def cache(self, backend: Backend | None = None) -> None:
         """Have the backend compute the text with which every run of this program begins, so that
@@ -324,6 +343,9 @@ class Program(Generic[R]):
         self, where: str, values: Sequence[Any], named: Mapping[str, Any], given: dict[str, Any]
     ) -> Execution:
         """`given`: the arguments of `run`, by name, as far as they are not None."""
+        messages = given.get("messages")
+        if messages is not None and "messages" in self.parameters:
+            named, messages = {**named, "messages": messages}, None
         by_name = given.get("args", {})
         if not isinstance(by_name, Mapping):
             allowed = "a dict of the program's arguments by name; give a list's entries by position"
@@ -336,6 +358,7 @@ class Program(Generic[R]):
             seed=seed_for(given.get("seed"), where),
             backend=backend_for(given.get("backend")),
             streaming=bool(given.get("stream")),
+            start=conversation_parts(where, messages),
         )
 
     def _plan(
@@ -347,14 +370,14 @@ class Program(Generic[R]):
                 self._parameters.fit_row(index, row)
         return plan
 
-    def _start_row(
-        self, index: int, row: BatchRow, *, backend: Backend, sampling: Sampling, seed: int
-    ) -> Execution:
+    def _start_row(self, index: int, row: BatchRow, *, starts: Starts, **about: Any) -> Execution:
+        start: Sequence[Part] = ()
         try:
             call = self._call(self._parameters.fit_row(index, row))
+            start = starts(index)
         except UsageError as error:
             call = self._refusal(error)
-        return self._execution(call, backend=backend, sampling=sampling, seed=seed)
+        return self._execution(call, start=start, **about)
 
     def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
         return Execution(call, self._body.__code__, **about)
@@ -389,10 +412,6 @@ class AsyncProgram(Program[R]):
                 f"body only; make the caller one and write `await {self.__name__}(s, ...)`"
             )
         return self.run(*args, **kwargs)
-
-    def trace(self, *values: Any, **kwargs: Any) -> Graph:
-        call = self._call(self._parameters.fit_holes(values, kwargs, _hole))
-        return trace(finish_at_once(call), self.__name__, self.parameters, asynchronous=True)
 
     def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
         return AsyncExecution(call, self._body.__code__, **about)

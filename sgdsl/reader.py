@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
 from sgdsl.async_waiting import on_thread, until
+from sgdsl.branch import Branch
 from sgdsl.errors import CancelledError, UsageError
-from sgdsl.machine import Branch
+from sgdsl.explanation import Explanation
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
 from sgdsl.run import AWAIT, Run
@@ -28,6 +29,8 @@ class Reader(Protocol):
     def defines(self, branch_id: int, name: str | int) -> bool: ...
 
     def variable(self, branch_id: int, name: str | int) -> Any: ...
+
+    def unread_variable(self, branch_id: int, name: str | int) -> Any: ...
 
     def meta(self, branch_id: int, name: str) -> Any: ...
 
@@ -50,6 +53,8 @@ class Reader(Protocol):
     def cancel(self) -> None: ...
 
     def returned(self) -> Any: ...
+
+    def explain(self) -> Explanation: ...
 
 
 class RunReader:
@@ -81,6 +86,16 @@ class RunReader:
         return branch is not None and branch.defines(name)
 
     def variable(self, branch_id: int, name: str | int) -> Any:
+        self._submit_for(branch_id, name)
+        return self._run.variable(branch_id, name, until_end=not self._inside)
+
+    def unread_variable(self, branch_id: int, name: str | int) -> Any:
+        """As `variable`, for a body that checks it: a typed value stays unread."""
+        self._submit_for(branch_id, name)
+        return self._run.unread_variable(branch_id, name)
+
+    def _submit_for(self, branch_id: int, name: str | int) -> None:
+        """What the body wrote is on its way, and the variable is to come of it."""
         if self._writing:
             if not self._recorder.defines(branch_id, name):
                 raise UsageError(
@@ -89,7 +104,6 @@ class RunReader:
                 )
             self._need(branch_id, name)
             self._submit()
-        return self._run.variable(branch_id, name, until_end=not self._inside)
 
     def meta(self, branch_id: int, name: str) -> Any:
         self.variable(branch_id, name)
@@ -138,6 +152,11 @@ class RunReader:
     def cancel(self) -> None:
         self._run.end(CancelledError("the run was cancelled with cancel()"))
         self._recorder.wake()
+
+    def explain(self) -> Explanation:
+        if self._writing:
+            self._submit()
+        return self._run.explain()
 
     def returned(self) -> Any:
         if not self._inside:

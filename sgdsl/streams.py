@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sgdsl.graph import Gen
-from sgdsl.machine import Branch
+from sgdsl.branch import Branch
 from sgdsl.run import Run
 
 UNFINISHED: dict[str, Any] = {"finish_reason": None}
@@ -20,7 +19,17 @@ class Stream:
     no more while it waits.
     """
 
-    __slots__ = ("_branch_id", "_chars", "_inside", "_name", "_pieces", "_run", "chunk", "done")
+    __slots__ = (
+        "_branch_id",
+        "_chars",
+        "_inside",
+        "_name",
+        "_pieces",
+        "_rewinds",
+        "_run",
+        "chunk",
+        "done",
+    )
 
     def __init__(self, run: Run, branch_id: int, name: str | None, *, inside: bool) -> None:
         self._run = run
@@ -29,6 +38,7 @@ class Stream:
         self._inside = inside
         self._pieces = 0  # passed on as a whole
         self._chars = 0  # passed on of what comes after them
+        self._rewinds = 0  # seen
         self.chunk = ""
         self.done = False
 
@@ -65,16 +75,29 @@ class Stream:
         return self._inside and branch.drained
 
     def _news(self, branch: Branch) -> str:
+        self._rewind(branch)
         texts = [piece.text for piece in branch.pieces[self._pieces :]] + [branch.partial]
-        texts[0] = texts[0][self._chars :]  # passed on while it was partial
+        text = "".join(texts)[self._chars :]  # those were passed on while they were partial
         self._chars = len(branch.partial)
         self._pieces = len(branch.pieces)
-        return "".join(texts)
+        return text
+
+    def _rewind(self, branch: Branch) -> bool:
+        """Back to where the branch went back to, if it did. What has been passed on stays so: it
+        goes on from there, with what is written now.
+        """
+        missed = branch.rewinds[self._rewinds :]
+        self._rewinds += len(missed)
+        if missed and self._pieces >= missed[0]:
+            self._pieces, self._chars = missed[0], 0
+        return bool(missed)
 
     def _news_of(self, branch: Branch) -> str:
         assert self._name is not None, "the stream of a variable has its name"
-        writing = isinstance(branch.active, Gen) and branch.active.name == self._name
-        text = branch.partial if writing else ""
+        if self._rewind(branch):
+            self._chars = 0
+        writing = branch.writes(self._name)
+        text = branch.partial_of(self._name) if writing else ""
         if not writing and not branch.awaits(self._name):
             text = branch.texts.get(self._name, "")
         news = text[self._chars :]

@@ -5,14 +5,15 @@ Owns what a trace answers to reads. What a name can do and what it cannot is `Ho
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.context import Caller, caller
 from sgdsl.errors import SgdslError, TraceError, UsageError
-from sgdsl.expressions import Hole
-from sgdsl.graph import DEFAULT_SAMPLING, Graph
+from sgdsl.explanation import Explanation
+from sgdsl.expressions import Hole, Part
+from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Graph
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
 from sgdsl.source import user_source
@@ -41,6 +42,9 @@ class HoleReader:
                 f"{self._recorder.names(branch_id)!r}; read one of these, or generate it first"
             )
         return Hole(f"variable {name!r}", f"{{{name}}}")
+
+    def unread_variable(self, branch_id: int, name: str | int) -> Hole:
+        return self.variable(branch_id, name)
 
     def meta(self, branch_id: int, name: str) -> Hole:
         self.variable(branch_id, name)
@@ -75,6 +79,9 @@ class HoleReader:
     def cancel(self) -> None:
         raise TraceError("a trace cannot be cancelled: its body is running; return from it")
 
+    def explain(self) -> Explanation:
+        raise TraceError("explain(): a trace has run nothing; draw its graph with draw()")
+
     def returned(self) -> Any:
         raise TraceError("a trace has no return value yet: its body is running")
 
@@ -84,14 +91,17 @@ def trace(
     name: str,
     parameters: tuple[str, ...],
     *,
+    start: Sequence[Part] = (),
     asynchronous: bool = False,
 ) -> Graph:
-    """The graph that `call` (a body with its arguments) writes. `asynchronous`: on a state whose
-    reads are awaited.
+    """The graph that `call` (a body with its arguments) writes behind `start`. `asynchronous`: on
+    a state whose reads are awaited.
 
     Raises `TraceError` where the body needs a value that a trace does not have.
     """
     recorder = Recorder()
+    if start:
+        recorder.write(ROOT, start)
     before = caller.set(Caller(None, DEFAULT_SAMPLING, 0))
     state = AsyncProgramState if asynchronous else ProgramState
     try:

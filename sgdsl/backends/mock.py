@@ -200,9 +200,13 @@ class MockBackend:
         branch = run.peek(branch_id)
         assert branch is not None, "an active branch exists"
         prompt = branch.text()
-        reply = self._script.reply(
-            Request(node.name, prompt, action.sampling, node.constraint, run.seed)
-        )
+        if action.sampling.max_tokens == 0:
+            nothing = {"finish_reason": {"type": "length", "length": 0}}
+            reply: Completion | Stall = Completion("", nothing)
+        else:
+            seed = run.seed if action.sampling.seed is None else action.sampling.seed
+            request = Request(node.name, prompt, action.sampling, node.constraint, seed)
+            reply = self._script.reply(request)
         drive.live.remove(branch_id)
         if isinstance(reply, Stall):
             return

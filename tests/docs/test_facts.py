@@ -90,7 +90,7 @@ def test_every_argument_of_run_and_run_batch_is_in_the_reference() -> None:
 def test_what_is_said_to_be_missing_is_missing() -> None:
     text = (ROOT / "docs" / "frontend.md").read_text(encoding="utf-8")
     names = re.findall(r"`([A-Za-z_]+)`", text[text.index("Not there yet: ") :].split(" and ")[0])
-    assert len(names) > 8
+    assert len(names) > 3
     for name in names:
         assert not hasattr(sgl, name), f"{name} is there: say so"
 

@@ -621,3 +621,33 @@ def test_constraints_are_compiled_away_from_the_loop() -> None:
     backend = Compiling({"p": '{"name":"Ada","age":36}'})
     assert typed.run(backend=backend).ret_value == Person(name="Ada", age=36)
     assert threads == ["sgdsl-submit"]
+
+
+def test_async_bodies_check_what_was_written(backend: MockBackend) -> None:
+    replies = iter(["x", "12", "y", "13"])
+
+    @sgl.function
+    async def checked(s: AsyncProgramState) -> Any:
+        s += "number: " + gen("n")
+        number = await s.check(str.isdigit)
+        s += " again: " + gen()
+        with pytest.raises(sgl.CheckFailed):
+            await s.check(str.isdigit, retries=0)
+        return number
+
+    mock = MockBackend(lambda _: next(replies))
+    state = checked.run(backend=mock)
+    assert state.ret_value == "12"
+    assert state.text() == "number: 12 again: y"
+
+
+def test_a_conversation_comes_before_an_async_body() -> None:
+    messages = [{"role": "user", "content": "hi"}]
+    state = appends.run(backend=MockBackend(), messages=messages)
+    assert state.messages() == messages
+    states = appends.run_batch([(1,), (2,)], backend=MockBackend(), messages=messages)
+    assert [each.messages() for each in states] == [messages] * 2
+    assert (
+        asyncio.run(appends.arun(backend=MockBackend(), messages=messages)).messages() == messages
+    )
+    assert "user {" in str(appends.trace(messages=messages))

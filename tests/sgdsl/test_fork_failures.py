@@ -312,6 +312,29 @@ def test_in_async_bodies_too(backend: MockBackend) -> None:
     assert errors == [None, a[1], None]
 
 
+def test_one_of_several_outputs_that_fails_fails_its_fork() -> None:
+    @sgl.function
+    def program(s: ProgramState) -> Any:
+        forks = s.fork(2)
+        for fork in forks:
+            fork.append(gen("a", n=3))
+        forks.join(on_error="collect")
+        return s["a"]
+
+    replies = ["1", "2", DOWN, "4", "5", "6"]
+    state = program.run(backend=MockBackend({"a": replies}))
+    first, second = state.ret_value
+    assert (first.__cause__, second) == (DOWN, ["4", "5", "6"])
+
+    @sgl.function
+    def alone(s: ProgramState) -> Any:
+        s += gen("a", n=3)
+        return s["a"]
+
+    with pytest.raises(sgl.ProgramError, match="down"):
+        alone.run(backend=MockBackend({"a": ["1", DOWN, "3"]}))
+
+
 def test_traces_show_it() -> None:
     @sgl.function
     def program(s: ProgramState) -> None:
