@@ -321,7 +321,7 @@ def test_one_of_several_outputs_that_fails_fails_its_fork() -> None:
         forks.join(on_error="collect")
         return s["a"]
 
-    replies = ["1", "2", DOWN, "4", "5", "6"]
+    replies: list[Any] = ["1", "2", DOWN, "4", "5", "6"]
     state = program.run(backend=MockBackend({"a": replies}))
     first, second = state.ret_value
     assert (first.__cause__, second) == (DOWN, ["4", "5", "6"])
