@@ -51,6 +51,7 @@ class Line:
         self.mark: Mark | None = None
         self.sampling = Sampling()
         self.joining = False
+        self.failed = False  # what it was doing is void
         self.begun_at = 0.0
         self.num_prompt_tokens = 0  # before the border, in tokens
         self.num_known = 0  # of the sequence, when the generation began

@@ -121,16 +121,32 @@ class Programs:
         due = deque(lines)
         while due and run.outcome is None:
             line = due.popleft()
+            if line.failed:
+                self._give_up(line)
             if line.busy or self._lines[run.id].get(line.branch_id) is not line:
                 continue  # it was due twice, and went on the first time
             try:
                 self._drive(line, due)
             except BaseException as cause:  # noqa: BLE001 - whatever it is, it is this row's alone
-                run.fail(cause, branch_id=line.branch_id)
+                self._fail(line, cause)
+                due.append(line)
         if run.outcome is None and run.settled:
             run.finish()
         if run.outcome is not None:
             self._drop(run)
+
+    def _fail(self, line: Line, cause: BaseException) -> None:
+        """`cause` is the end of the run, or of this line alone, if a join may collect it."""
+        line.run.fail(cause, branch_id=line.branch_id)
+        line.failed = True
+
+    def _give_up(self, line: Line) -> None:
+        """Drop what a line that has failed was doing."""
+        for sequence in line.sequences:
+            if self._owners.pop(sequence.id, None) is not None:
+                self._scheduler.remove(sequence)
+        line.activity = None
+        line.failed = False
 
     def _drive(self, line: Line, due: deque[Line]) -> None:
         """Do what the machine says until the line needs the model, a value, or nothing any more."""
@@ -284,13 +300,12 @@ class Programs:
         bitmask = np.empty((len(lines), self._tokenizer.vocabulary.num_words), dtype=np.int32)
 
         def fail(index: int, cause: Exception) -> None:
-            line = lines[index]
-            line.run.fail(cause, branch_id=line.branch_id)
+            self._fail(lines[index], cause)
 
         matchers = [None if each is None else each.matcher for each in generations]
         fill_bitmasks(matchers, bitmask, on_error=fail)
         for line, each, row in zip(lines, generations, bitmask, strict=True):
-            if line.run.outcome is None and each is not None and each.is_masked:
+            if line.run.outcome is None and not line.failed and each is not None and each.is_masked:
                 self._guard(line, partial(each.narrow, row))
         return bitmask
 
@@ -324,10 +339,10 @@ class Programs:
             line.activity.next_top = top
             return self._end_prompt(line, line.activity)
         generation = line.generation
-        if line.run.outcome is not None:  # its mask could not be made
+        if line.run.outcome is not None or line.failed:  # its mask could not be made
             return True
         if token == NO_TOKEN:
-            line.run.fail(BackendError(NOTHING_TO_DRAW), branch_id=line.branch_id)
+            self._fail(line, BackendError(NOTHING_TO_DRAW))
             return True
         if not self._guard(line, partial(generation.accept, token)):  # beyond a grammar's limits
             return True
@@ -403,6 +418,6 @@ class Programs:
         try:
             call()
         except BaseException as cause:  # noqa: BLE001 - users' code may raise anything, SystemExit too
-            line.run.fail(cause, branch_id=line.branch_id)
+            self._fail(line, cause)
             return False
         return True

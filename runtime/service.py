@@ -47,6 +47,8 @@ class Service:
         # Also at the interpreter's exit: a thread that is inside torch then can crash it.
         self._finalizer = weakref.finalize(self, self._thread.close)
 
+    caches_prefixes = True  # see `Program.cache`
+
     # The backend protocol.
 
     @property

@@ -27,6 +27,7 @@ from sgdsl.api import (
     user_end,
     video,
 )
+from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend, BackendStats
 from sgdsl.backends.mock import MockBackend
 from sgdsl.backends.script import STALL
@@ -43,6 +44,7 @@ from sgdsl.errors import (
     BackendError,
     CancelledError,
     CheckFailed,
+    DeadlineError,
     ProgramError,
     SgdslError,
     TraceError,
@@ -51,8 +53,9 @@ from sgdsl.errors import (
 from sgdsl.graph import Graph
 from sgdsl.machine import Completion
 from sgdsl.outcome import Outcome
-from sgdsl.program import Program, function
+from sgdsl.program import AsyncProgram, Program, function
 from sgdsl.state import ProgramState
+from sgdsl.threads import num_left_behind
 
 if TYPE_CHECKING:
     from runtime import Runtime
@@ -63,6 +66,8 @@ __all__ = [
     "REGEX_INT",
     "REGEX_STR",
     "STALL",
+    "AsyncProgram",
+    "AsyncProgramState",
     "Backend",
     "BackendError",
     "BackendStats",
@@ -72,6 +77,7 @@ __all__ = [
     "ChatTemplate",
     "CheckFailed",
     "Completion",
+    "DeadlineError",
     "Graph",
     "MockBackend",
     "Outcome",
@@ -94,6 +100,7 @@ __all__ = [
     "get_default_backend",
     "greedy_token_selection",
     "image",
+    "num_left_behind",
     "register_chat_template",
     "select",
     "separate_reasoning",

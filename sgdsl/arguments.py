@@ -104,6 +104,16 @@ def temperature_from(where: str, value: object) -> float:
     return checked
 
 
+def timeout_from(where: str, name: str, value: object) -> float | None:
+    """A limit in seconds, or None."""
+    if value is None:
+        return None
+    checked = _number(0.0, math.inf, above=True)(value)
+    if checked is None:
+        refuse(where, name, value, "a number of seconds above 0, or None")
+    return checked
+
+
 def _whole(low: int) -> Callable[[Any], int | None]:
     def check(value: Any) -> int | None:
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= low

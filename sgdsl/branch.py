@@ -7,11 +7,13 @@ does to them is the machine's business.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from sgdsl.actions import Completion
 from sgdsl.chat import Around
+from sgdsl.errors import ProgramError
 from sgdsl.graph import Check, Collect, Gen, Node, may_define
 from sgdsl.pieces import Piece
 from sgdsl.reasoning import split
@@ -22,6 +24,7 @@ Step = tuple[Node, int, dict[str, Any] | None]
 
 _NOTHING: deque[Node] = deque(maxlen=0)
 _UNDEFINED = object()
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 class Mark:
@@ -84,16 +87,19 @@ class Branch:
         "active",
         "around",
         "begun",
+        "error",
         "forked_at",
         "forked_at_message",
         "held",
         "id",
         "inherited",
         "joined",
+        "kept",
         "mark",
         "messages",
         "metas",
         "next_attempt",
+        "parent_id",
         "part",
         "partial",
         "pieces",
@@ -138,6 +144,10 @@ class Branch:
         self.next_attempt = 0  # of the gen that a rewind has put back
         self.rewinds: tuple[int, ...] = ()
         """For every rewind, how many pieces it has left."""
+        self.parent_id = parent.id if parent else None
+        self.error: ProgramError | None = None
+        self.kept: AbstractSet[str] = _NO_NAMES
+        """Of a branch that has failed: the variables that it had by then."""
 
     @property
     def drained(self) -> bool:
@@ -163,6 +173,16 @@ class Branch:
         if any(isinstance(node, Check) and node.attempt for node in pending):
             return True
         return isinstance(name, str) and any(may_define(node, name) for node in pending)
+
+    def lost(self, name: str | int) -> bool:
+        """Whether the branch has failed before the variable got the value that it should have."""
+        return self.error is not None and isinstance(name, str) and name not in self.kept
+
+    def fail(self, error: ProgramError) -> None:
+        """What was still to be carried out on this branch never will be."""
+        self.kept = {name for name in self.variables if not self.awaits(name)}
+        self.error = error
+        self.queue.clear()
 
     def writes(self, name: str) -> bool:
         """Whether the gen that is running makes the variable, and `partial` is its text so far."""

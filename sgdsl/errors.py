@@ -26,6 +26,10 @@ class CancelledError(SgdslError):
     """The run was cancelled before it could finish."""
 
 
+class DeadlineError(CancelledError):
+    """A run took longer than it was given: `timeout_s`, or `row_timeout_s` of a batch."""
+
+
 class ProgramError(SgdslError, RuntimeError):
     """A node of a program failed.
 

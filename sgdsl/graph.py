@@ -258,14 +258,20 @@ class Shape:
                 )
             if node.mode == "concate_and_append" and child in self._with_roles:
                 self._check_roles(node, child)
-        for child in node.children:
-            if node.mode == "gather_variable":
-                for name in self.names[child]:
-                    if name not in self._inherited[child]:
-                        self._define(node.branch, name)
-            elif child in self._with_roles:
-                self._with_roles.add(node.branch)
+        if node.mode == "gather_variable":
+            for name in self.new_names(node.children):
+                self._define(node.branch, name)
+        elif any(child in self._with_roles for child in node.children):
+            self._with_roles.add(node.branch)
         self._joined.update(node.children)
+
+    def new_names(self, children: Sequence[int]) -> tuple[str, ...]:
+        """What these forks define beyond what their parent had."""
+        new: dict[str, None] = {}
+        for child in children:
+            inherited = self._inherited[child]
+            new.update((name, None) for name in self.names[child] if name not in inherited)
+        return tuple(new)
 
     def _check_roles(self, join: Join, child: int) -> None:
         """The fork's text is appended: what it says of roles must be whole messages, or template

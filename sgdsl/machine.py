@@ -29,7 +29,8 @@ from sgdsl.actions import (
 from sgdsl.branch import Branch, Mark, Part
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
-from sgdsl.errors import UsageError
+from sgdsl.errors import BackendError, ProgramError, UsageError
+from sgdsl.failures import Failures
 from sgdsl.graph import (
     ROOT,
     Assign,
@@ -48,6 +49,7 @@ from sgdsl.graph import (
     Select,
     Text,
 )
+from sgdsl.joins import collected_values, join_forks
 from sgdsl.pieces import Piece
 from sgdsl.reasoning import split
 from sgdsl.roles import before_model, close_role, open_role, settle, write_text
@@ -78,6 +80,7 @@ class Machine:
     __slots__ = (
         "_defaults",
         "_early",
+        "_failures",
         "_num_truncated",
         "_seed",
         "_template",
@@ -92,6 +95,7 @@ class Machine:
         self._seed = seed
         self.branches: dict[int, Branch] = {ROOT: Branch(ROOT)}
         self._early: dict[int, deque[Node]] = {}
+        self._failures = Failures(self.branches, self._open)
         self.closed = False
         self._num_truncated = 0
         self.unread: list[Lazy] = []
@@ -109,6 +113,9 @@ class Machine:
         assert not self.closed, "no node arrives after the end of the program"
         for node in nodes:
             branch = self.branches.get(node.branch)
+            if branch is not None and branch.error is not None:
+                self._failures.drop(branch, node)
+                continue
             queue = branch.queue if branch else self._early.setdefault(node.branch, deque())
             queue.append(node)
 
@@ -128,6 +135,21 @@ class Machine:
     def close(self) -> None:
         """The program has returned: what is queued is all there will be."""
         self.closed = True
+
+    def fail(self, branch_id: int, error: ProgramError) -> bool:
+        """The active node of the branch has failed. Whether the run has to end for it now: not as
+        long as a join may still collect it, and the other branches go on.
+        """
+        branch = self.branches[branch_id]
+        if branch.error is None:
+            self._failures.begin(branch, error)
+        branch.active = None
+        branch.partial = ""
+        return self.overdue() is not None
+
+    def overdue(self) -> ProgramError | None:
+        """A failure that has waited for its join, and now has to end the run."""
+        return self._failures.end_run(closed=self.closed)
 
     def release(self) -> None:
         self._early = {}
@@ -175,7 +197,8 @@ class Machine:
         if moved:
             return Append(tuple(appended))
         held = branch.part is not None  # until its parent has gone on from it
-        return Idle.FINISHED if branch.joined or (self.closed and not held) else Idle.PAUSED
+        over = branch.joined or branch.error is not None or (self.closed and not held)
+        return Idle.FINISHED if over else Idle.PAUSED
 
     def stream(self, branch_id: int, text: str) -> None:
         """The running `gen` has written `text` so far."""
@@ -188,7 +211,11 @@ class Machine:
         """Answer to `Generate`."""
         branch = self.branches[branch_id]
         node = branch.active
-        assert isinstance(node, Gen), "only an active gen is completed"
+        if not isinstance(node, Gen) or not isinstance(completion.text, str):
+            raise BackendError(
+                f"the backend answered {completion!r} to {node or 'nothing that was asked'}; "
+                "a gen that was asked for is answered once, with a str"
+            )
         part = branch.part
         mark = branch.mark if part is None else part.of.mark
         assert mark is not None, "a gen begins with a mark"
@@ -215,7 +242,11 @@ class Machine:
         """Answer to `Choose`: the option taken. `draw` in [0, 1) decides above temperature 0."""
         branch = self.branches[branch_id]
         node = branch.active
-        assert isinstance(node, Select), "only an active select is chosen from"
+        if not isinstance(node, Select):
+            raise BackendError(
+                f"the backend answered {scores!r} to {node or 'nothing that was asked'}; "
+                "a select that was asked for is answered once, with its scores"
+            )
         choice = pick(node.method, scores, temperature=node.temperature, draw=draw)
         text = node.choices[choice.index]
         said = {**meta, **choice.meta(node.choices, scores, method=node.method)}
@@ -299,8 +330,12 @@ class Machine:
 
     def _spawn(self, parent: Branch, children: Sequence[int]) -> None:
         for child_id in children:
-            child = self.branches[child_id] = Branch(child_id, parent)
-            child.queue.extend(self._early.pop(child_id, ()))
+            self._open(child_id, parent)
+
+    def _open(self, child_id: int, parent: Branch) -> Branch:
+        child = self.branches[child_id] = Branch(child_id, parent)
+        child.queue.extend(self._early.pop(child_id, ()))
+        return child
 
     def _ready(self, join: Join | Collect) -> bool:
         return all(
@@ -348,6 +383,13 @@ class Machine:
                 raise AssertionError(f"no meaning for node {node}")
         return branch.pieces[start:]
 
+    def _join(self, parent: Branch, join: Join) -> None:
+        children = [self.branches[child] for child in join.children]
+        join_forks(parent, children, join)
+        if join.collect is not None:
+            theirs = collected_values(parent, children)
+            self.unread = [value for value in self.unread if id(value) not in theirs]
+
     def _lookup(self, branch: Branch, name: str) -> str:
         if name not in branch.texts:
             raise UsageError(
@@ -362,27 +404,6 @@ class Machine:
             )
         return text
 
-    def _join(self, parent: Branch, join: Join) -> None:
-        children = [self.branches[child] for child in join.children]
-        for child in children:
-            child.joined = True
-        if join.mode == "concate_and_append":
-            settle(parent)
-            for child in children:
-                settle(child)
-                parent.begun |= child.begun
-                parent.pieces += child.pieces[child.forked_at :]
-                parent.messages += child.messages[child.forked_at_message :]
-            return
-        assert join.mode == "gather_variable", f"unknown join mode {join.mode!r}"
-        new = dict.fromkeys(
-            name for child in children for name in child.variables if name not in child.inherited
-        )
-        for name in new:
-            values = [child.variables.get(name) for child in children]
-            texts = ", ".join(_shown(child, name) for child in children)
-            parent.define(name, gathered(values), text=f"[{texts}]", meta={})
-
 
 def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str]:
     """Write the reasoning in `text`; returns the rest, and the answer in it."""
@@ -391,16 +412,6 @@ def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str
     branch.pieces.append(Piece(text[: parts.rest_at], written=True, aside=True))
     branch.define(node.reasoning_name, parts.reasoning, text=parts.reasoning, meta={})
     return text[parts.rest_at :], parts.answer
-
-
-def _shown(branch: Branch, name: str) -> str:
-    """A variable as it stands in the text of a list. Made of its text: `repr(value)` can be
-    anybody's code, and the value need not be there yet.
-    """
-    if name in branch.shown:
-        return branch.shown[name]
-    text = branch.texts.get(name)
-    return repr(text) if isinstance(branch.variables.get(name), str) else str(text)
 
 
 def part_id(gen: Gen, attempt: int, index: int) -> int:

@@ -174,14 +174,19 @@ class Fork(Node):
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`."""
+    """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`. `collect`:
+    failures of children stand in place of the variables that should have been, which are these;
+    None: they fail this branch.
+    """
 
     children: tuple[int, ...]
     mode: str
+    collect: tuple[str, ...] | None = None
     kind: ClassVar[str] = "join"
 
     def describe(self) -> str:
-        return f"{self.mode} <- " + ", ".join(f"b{child}" for child in self.children)
+        on_error = "" if self.collect is None else " on_error=collect"
+        return f"{self.mode} <- " + ", ".join(f"b{child}" for child in self.children) + on_error
 
 
 JOIN_MODES = ("gather_variable", "concate_and_append")

@@ -15,7 +15,7 @@ from sgdsl.backends.base import Backend
 from sgdsl.checks import Condition
 from sgdsl.errors import BackendError, CancelledError, UsageError
 from sgdsl.expressions import Part
-from sgdsl.graph import Check, Fork, Join, Node, Shape
+from sgdsl.graph import Check, Fork, Gen, Join, Node, Shape, may_define
 from sgdsl.run import Run
 from sgdsl.source import Source, user_source
 
@@ -83,8 +83,10 @@ class Recorder:
             self._next_branch += size
             return children
 
-    def join(self, branch: int, children: tuple[int, ...], mode: str) -> None:
-        self.write(branch, (partial(Join, children=children, mode=mode),))
+    def join(self, branch: int, children: tuple[int, ...], mode: str, on_error: str) -> None:
+        with self._lock:
+            names = self._open_shape().new_names(children) if on_error == "collect" else None
+            self.write(branch, (partial(Join, children=children, mode=mode, collect=names),))
 
     def check(
         self, branch: int, condition: Condition, *, name: str | None, retries: int
@@ -125,6 +127,21 @@ class Recorder:
     def names(self, branch: int) -> list[str]:
         with self._lock:
             return list(self._open_shape().names[branch])
+
+    def pends(self, branch: int, name: str | int | None) -> bool:
+        """Whether something that is not submitted yet may define the variable (None: is there)."""
+        with self._lock:
+            return any(
+                node.branch == branch
+                and (name is None or isinstance(name, int) or may_define(node, name))
+                for node in self.nodes
+            )
+
+    @property
+    def is_constrained(self) -> bool:
+        """Something that is not submitted yet has a constraint, which a backend will compile."""
+        with self._lock:
+            return any(isinstance(node, Gen) and node.constraint is not None for node in self.nodes)
 
     @property
     def closed(self) -> bool:
@@ -179,7 +196,9 @@ class Recorder:
                 if not self._run.cancelled:  # a cancellation meanwhile woke nobody
                     return
             self._backend.wake(self._run)
-        except Exception as error:  # noqa: BLE001 - a broken backend must not leave a run waiting
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a broken backend must not leave a run waiting
             failure = BackendError(f"the backend failed to take the run: {error}")
             failure.__cause__ = error
             self._run.fail(failure)

@@ -5,9 +5,10 @@ Owns what a trace answers to reads. What a name can do and what it cannot is `Ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
+from sgdsl.async_state import AsyncProgramState
 from sgdsl.context import Caller, caller
 from sgdsl.errors import SgdslError, TraceError, UsageError
 from sgdsl.explanation import Explanation
@@ -58,8 +59,25 @@ class HoleReader:
     def chunks(self, branch_id: int, name: str | None) -> Iterator[str]:  # noqa: ARG002
         Hole("text_iter()", "{text_iter()}").needed("to iterate over it")
 
+    def chunks_async(
+        self,
+        branch_id: int,  # noqa: ARG002
+        name: str | None,  # noqa: ARG002
+        **options: bool,  # noqa: ARG002
+    ) -> AsyncIterator[Any]:
+        Hole("text_async_iter()", "{text_async_iter()}").needed("to iterate over it")
+
     def wait(self, branch_id: int) -> None:
         """Nothing runs, so there is nothing to wait for."""
+
+    async def ready(self, branch_id: int, name: str | int | None) -> None:
+        """Nor to await."""
+
+    def error(self, branch_id: int) -> BaseException | None:  # noqa: ARG002
+        return None
+
+    def cancel(self) -> None:
+        raise TraceError("a trace cannot be cancelled: its body is running; return from it")
 
     def explain(self) -> Explanation:
         raise TraceError("explain(): a trace has run nothing; draw its graph with draw()")
@@ -69,13 +87,15 @@ class HoleReader:
 
 
 def trace(
-    call: Callable[[ProgramState], Any],
+    call: Callable[[Any], Any],
     name: str,
     parameters: tuple[str, ...],
     *,
     start: Sequence[Part] = (),
+    asynchronous: bool = False,
 ) -> Graph:
-    """The graph that `call` (a body with its arguments) writes behind `start`.
+    """The graph that `call` (a body with its arguments) writes behind `start`. `asynchronous`: on
+    a state whose reads are awaited.
 
     Raises `TraceError` where the body needs a value that a trace does not have.
     """
@@ -83,8 +103,9 @@ def trace(
     if start:
         recorder.write(ROOT, start)
     before = caller.set(Caller(None, DEFAULT_SAMPLING, 0))
+    state = AsyncProgramState if asynchronous else ProgramState
     try:
-        call(ProgramState(recorder, HoleReader(recorder)))
+        call(state(recorder, HoleReader(recorder)))
     except SgdslError:
         raise
     except Exception as error:
@@ -95,3 +116,23 @@ def trace(
     finally:
         caller.reset(before)
     return Graph(name, parameters, tuple(recorder.nodes))
+
+
+def finish_at_once(
+    call: Callable[[AsyncProgramState], Coroutine[Any, Any, Any]],
+) -> Callable[[AsyncProgramState], None]:
+    """The body of an async program for a trace, in which nothing has to be waited for."""
+
+    def body(state: AsyncProgramState) -> None:
+        coroutine = call(state)
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return
+        finally:
+            coroutine.close()
+        raise TraceError(
+            "a traced body awaited something else than its state; a trace runs on no event loop"
+        )
+
+    return body

@@ -144,7 +144,8 @@ class MockBackend:
           at once or later, and a branch is not asked again before that;
         * ask idle branches again in the next step: a child may have finished for which a join
           waits, the program may have written more;
-        * turn whatever goes wrong into the run's outcome, at the branch where it did;
+        * turn whatever goes wrong into the run's outcome, at the branch where it did. A fork's
+          failure may wait for its join: a run without an outcome goes on, that branch too;
         * `finish` a run that is settled, and drop one that has an outcome, whoever has set it.
 
         Returns whether anything has moved; a run that stands still is looked at when it is woken.
@@ -159,8 +160,14 @@ class MockBackend:
                     if branch_id in drive.writing
                     else self._advance(drive, branch_id)
                 )
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this run's end
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and not self._stepwise:
+                    raise
                 run.fail(error, branch_id=branch_id)
+                drive.writing.pop(branch_id, None)
+                if branch_id not in drive.live:
+                    drive.live.append(branch_id)
+                moved = True
         if run.outcome is None and run.settled:
             run.finish()
         if run.outcome is not None:

@@ -23,6 +23,7 @@ from grammars.constraint import JsonSchema
 from runtime.config import RuntimeConfig
 from runtime.models.catalog import DEFAULT_MODEL
 from sgdsl.arguments import RUN_ARGUMENTS
+from sgdsl.batches import BatchArguments
 from sgdsl.program import Program
 from tests.docs.markdown import PAGES, ROOT, code_spans, section, sections_of
 
@@ -79,7 +80,8 @@ def test_every_argument_of_gen_is_in_the_reference_and_in_its_order() -> None:
 
 
 def test_every_argument_of_run_and_run_batch_is_in_the_reference() -> None:
-    own = {"self", "values", "kwargs", "batch", "sampling"}
+    own = {"self", "values", "kwargs", "batch", "options"}
+    assert missing(sorted(BatchArguments.__annotations__), "frontend.md") == []
     for method in (Program.run, Program.run_batch):
         arguments = set(inspect.signature(method).parameters) - own
         assert missing(sorted(arguments | RUN_ARGUMENTS), "frontend.md") == []

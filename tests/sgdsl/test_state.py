@@ -11,7 +11,7 @@ import pytest
 
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState, gen
-from sgdsl.state import StateForks
+from sgdsl.forks import StateForks
 from tests.sgdsl.naive import TEMPLATE
 
 Body = Callable[[ProgramState], Any]
@@ -257,7 +257,7 @@ def test_a_join_that_would_put_template_text_into_a_message_is_refused(
     write: Callable[[ProgramState, Callable[[], ProgramState]], object], message: str
 ) -> None:
     def body(s: ProgramState) -> None:
-        made: list[StateForks] = []
+        made: list[StateForks[ProgramState]] = []
 
         def fork() -> ProgramState:
             made.append(s.fork(1))
