@@ -72,7 +72,7 @@ def violation(constraint: Constraint, text: str) -> str | None:
 def describe(constraint: Constraint) -> str:
     """It, in an error."""
     if isinstance(constraint, TypeOf):
-        return f"the type {getattr(constraint.tp, '__name__', None) or constraint.tp!r}"
+        return f"the type {getattr(constraint.tp, '__name__', constraint.tp)}"
     return shorten(repr(constraint), 200)
 
 
