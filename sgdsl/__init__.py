@@ -41,6 +41,7 @@ from sgdsl.errors import (
     BackendError,
     CancelledError,
     ProgramError,
+    ProviderError,
     SgdslError,
     TraceError,
     UsageError,
@@ -53,6 +54,9 @@ from sgdsl.state import ProgramState
 
 if TYPE_CHECKING:
     from runtime import Runtime
+    from sgdsl.backends.anthropic import Anthropic
+    from sgdsl.backends.litellm import LiteLLM
+    from sgdsl.backends.openai import OpenAI
 
 __all__ = [
     "REGEX_BOOL",
@@ -60,6 +64,7 @@ __all__ = [
     "REGEX_INT",
     "REGEX_STR",
     "STALL",
+    "Anthropic",
     "Backend",
     "BackendError",
     "BackendStats",
@@ -69,11 +74,14 @@ __all__ = [
     "ChatTemplate",
     "Completion",
     "Graph",
+    "LiteLLM",
     "MockBackend",
+    "OpenAI",
     "Outcome",
     "Program",
     "ProgramError",
     "ProgramState",
+    "ProviderError",
     "Runtime",
     "SgdslError",
     "TraceError",
@@ -103,12 +111,21 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "Anthropic": "sgdsl.backends.anthropic",
+    "LiteLLM": "sgdsl.backends.litellm",
+    "OpenAI": "sgdsl.backends.openai",
+    "Runtime": "runtime",
+}
+
 if not TYPE_CHECKING:  # or every name would exist for a type checker
 
     def __getattr__(name: str) -> Any:
-        """`Runtime`, the in-process engine, brings torch: it is imported when it is first used."""
-        if name == "Runtime":
-            return importlib.import_module("runtime").Runtime
+        """What brings torch (`Runtime`, the in-process engine) or an HTTP client is imported when
+        it is first used.
+        """
+        if name in _LAZY:
+            return getattr(importlib.import_module(_LAZY[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

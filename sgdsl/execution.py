@@ -42,13 +42,18 @@ class Execution:
         sampling: Sampling,
         seed: int,
         streaming: bool = False,
+        num_api_spec_tokens: int | None = None,
     ) -> None:
         self._call = call
         self._code = code
         self._backend = backend
         self._caller = Caller(backend, sampling, seed)
         self.run = Run(
-            template=backend.chat_template, defaults=sampling, seed=seed, streaming=streaming
+            template=backend.chat_template,
+            defaults=sampling,
+            seed=seed,
+            streaming=streaming,
+            num_api_spec_tokens=num_api_spec_tokens,
         )
         self._recorder = Recorder(self.run, backend)
         self.state = ProgramState(self._recorder, RunReader(self.run, self._recorder))

@@ -38,8 +38,15 @@ class Program(Generic[R]):
 
     __name__: str
 
-    def __init__(self, body: Callable[..., R], bound: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        body: Callable[..., R],
+        bound: Mapping[str, Any] | None = None,
+        *,
+        num_api_spec_tokens: int | None = None,
+    ) -> None:
         self._body = body
+        self._num_api_spec_tokens = num_api_spec_tokens
         self._bound = dict(bound or {})
         self._signature = _signature(body)
         self.parameters = tuple(self._signature.parameters)
@@ -213,7 +220,11 @@ class Program(Generic[R]):
     def bind(self, **kwargs: Any) -> Program[R]:
         """This program with some of its arguments given, once and for all."""
         self._refuse_unknown("bind", kwargs)
-        return Program(self._body, {**self._bound, **kwargs})
+        return Program(
+            self._body,
+            {**self._bound, **kwargs},
+            num_api_spec_tokens=self._num_api_spec_tokens,
+        )
 
     def trace(self, *values: Any, **kwargs: Any) -> Graph:
         """The program's graph, without a model. Arguments that are not given and have no default
@@ -313,6 +324,7 @@ class Program(Generic[R]):
             sampling=sampling,
             seed=seed,
             streaming=streaming,
+            num_api_spec_tokens=self._num_api_spec_tokens,
         )
 
 
@@ -331,14 +343,16 @@ def function(
 ) -> Program[R] | Callable[[Callable[..., R]], Program[R]]:
     """Make a program of a function whose first parameter is the state. Bare or with arguments.
 
-    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens` is not supported.
+    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens`: a provider behind
+    an API is asked for so many tokens at once, ahead of the program; its literals and gens are
+    found in them as far as they fit, and asked for anew from there. The runtime needs none of it.
     """
-    if num_api_spec_tokens is not None:
-        raise UsageError(
-            f"function: num_api_spec_tokens={num_api_spec_tokens!r} is not supported yet; "
-            "leave it out"
-        )
-    return Program if func is None else Program(func)
+    ahead: object = num_api_spec_tokens
+    if ahead is not None and (not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1):
+        refuse("function", "num_api_spec_tokens", ahead, "a whole number of tokens, at least 1")
+    if func is None:
+        return functools.partial(Program, num_api_spec_tokens=num_api_spec_tokens)
+    return Program(func, num_api_spec_tokens=num_api_spec_tokens)
 
 
 def _signature(body: Callable[..., Any]) -> inspect.Signature:

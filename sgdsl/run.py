@@ -45,7 +45,8 @@ class Run:
 
     `streaming` asks the backend to report partial text (`stream`); off, it saves that work. It may
     be turned on while the run goes on.
-    `seed` is what all sampling of this run derives from.
+    `seed` is what all sampling of this run derives from. `num_api_spec_tokens` lets a backend that
+    is paid by the call ask for so many tokens ahead of the program; others pay no heed to it.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class Run:
         "_watchers",
         "cancelled",
         "id",
+        "num_api_spec_tokens",
         "outcome",
         "returned",
         "seed",
@@ -68,8 +70,10 @@ class Run:
         defaults: Sampling,
         seed: int,
         streaming: bool = False,
+        num_api_spec_tokens: int | None = None,
     ) -> None:
         self.id = next(_run_ids)
+        self.num_api_spec_tokens = num_api_spec_tokens
         self.seed = seed
         self.streaming = streaming
         self.outcome: Outcome | None = None
