@@ -39,6 +39,37 @@ _NO_SCHEMA = (
 """What pydantic raises for a type without a schema, or with one that needs a missing package."""
 
 
+@dataclass(frozen=True)
+class TypeSchema(Constraint):
+    """The texts of a `TypeOf` without the type: what another process or machine can be told. It
+    reads nothing back: `parse` gives the text.
+    """
+
+    text: str
+    whitespace: Whitespace = "compact"
+    max_whitespace: int = 8
+    property_order: PropertyOrder = "declared"
+    ascii_only: bool = False
+
+    def __post_init__(self) -> None:
+        JsonSchema(  # checks all of it
+            self.text,
+            whitespace=self.whitespace,
+            max_whitespace=self.max_whitespace,
+            property_order=self.property_order,
+            ascii_only=self.ascii_only,
+        )
+
+    def lower(self, algebra: Algebra) -> Expr:
+        style = Style(
+            whitespace=self.whitespace,
+            max_whitespace=self.max_whitespace,
+            any_order=self.property_order == "any",
+            ascii_only=self.ascii_only,
+        )
+        return lower_schema(algebra, SchemaSource(parse_json(self.text), of_type=True), style)
+
+
 @dataclass(frozen=True, init=False)
 class TypeOf(Constraint):
     """Texts of instances of `tp`; `parse` gives the instance.
@@ -97,6 +128,12 @@ class TypeOf(Constraint):
 
     def lower(self, algebra: Algebra) -> Expr:
         return lower_schema(algebra, self.source(), self.style())
+
+    def schema(self) -> TypeSchema:
+        """The same texts, said without the type."""
+        return TypeSchema(
+            self.text, self.whitespace, self.max_whitespace, self.property_order, self.ascii_only
+        )
 
     def source(self) -> SchemaSource:
         """The schema of the type."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sgdsl.api import (
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
     from sgdsl.backends.anthropic import Anthropic
     from sgdsl.backends.litellm import LiteLLM
     from sgdsl.backends.openai import OpenAI
+    from sgdsl.backends.remote import RuntimeEndpoint
+
+    Engine = Runtime
 
 __all__ = [
     "REGEX_BOOL",
@@ -73,6 +77,7 @@ __all__ = [
     "CancelledError",
     "ChatTemplate",
     "Completion",
+    "Engine",
     "Graph",
     "LiteLLM",
     "MockBackend",
@@ -83,6 +88,7 @@ __all__ = [
     "ProgramState",
     "ProviderError",
     "Runtime",
+    "RuntimeEndpoint",
     "SgdslError",
     "TraceError",
     "UsageError",
@@ -95,6 +101,7 @@ __all__ = [
     "gen_int",
     "gen_string",
     "get_default_backend",
+    "get_server_info",
     "greedy_token_selection",
     "image",
     "select",
@@ -115,7 +122,9 @@ _LAZY = {
     "Anthropic": "sgdsl.backends.anthropic",
     "LiteLLM": "sgdsl.backends.litellm",
     "OpenAI": "sgdsl.backends.openai",
+    "Engine": "runtime",
     "Runtime": "runtime",
+    "RuntimeEndpoint": "sgdsl.backends.remote",
 }
 
 if not TYPE_CHECKING:  # or every name would exist for a type checker
@@ -125,7 +134,8 @@ if not TYPE_CHECKING:  # or every name would exist for a type checker
         it is first used.
         """
         if name in _LAZY:
-            return getattr(importlib.import_module(_LAZY[name]), name)
+            module = importlib.import_module(_LAZY[name])
+            return getattr(module, "Runtime" if name == "Engine" else name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -136,3 +146,15 @@ def flush_cache(backend: Backend | None = None) -> Any:
     if flush is None:
         raise UsageError(f"flush_cache: {chosen!r} keeps no cache; leave the call out")
     return flush()
+
+
+def get_server_info(backend: Backend | None = None) -> dict[str, Any]:
+    """What the backend tells of itself: of a server or a runtime its sizes and totals, of any
+    other its token counts.
+    """
+    chosen = backend_for(backend)
+    tell = getattr(chosen, "server_info", None)
+    if tell is None:
+        return {"max_in_flight": chosen.max_in_flight, **asdict(chosen.stats())}
+    told: dict[str, Any] = tell()
+    return told

@@ -54,6 +54,7 @@ class Execution:
             seed=seed,
             streaming=streaming,
             num_api_spec_tokens=num_api_spec_tokens,
+            keeps_nodes=getattr(backend, "passes_nodes_on", False),
         )
         self._recorder = Recorder(self.run, backend)
         self.state = ProgramState(self._recorder, RunReader(self.run, self._recorder))

@@ -47,6 +47,7 @@ class Run:
     be turned on while the run goes on.
     `seed` is what all sampling of this run derives from. `num_api_spec_tokens` lets a backend that
     is paid by the call ask for so many tokens ahead of the program; others pay no heed to it.
+    `nodes`: all that the program wrote, for a backend that passes it on; None: nobody asked.
     """
 
     __slots__ = (
@@ -54,7 +55,9 @@ class Run:
         "_machine",
         "_watchers",
         "cancelled",
+        "defaults",
         "id",
+        "nodes",
         "num_api_spec_tokens",
         "outcome",
         "returned",
@@ -71,10 +74,13 @@ class Run:
         seed: int,
         streaming: bool = False,
         num_api_spec_tokens: int | None = None,
+        keeps_nodes: bool = False,
     ) -> None:
         self.id = next(_run_ids)
         self.num_api_spec_tokens = num_api_spec_tokens
+        self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
+        self.defaults = defaults
         self.streaming = streaming
         self.outcome: Outcome | None = None
         self.cancelled = False
@@ -89,6 +95,9 @@ class Run:
     def extend(self, nodes: Iterable[Node]) -> None:
         with self._changed:
             if self.outcome is None:
+                if self.nodes is not None:
+                    nodes = list(nodes)
+                    self.nodes += nodes
                 self._machine.extend(nodes)
 
     def close(self, value: object = None) -> None:
@@ -226,6 +235,7 @@ class Run:
         """Drop what only execution needed; called when neither side works on the run any more."""
         assert self.outcome is not None, "a run is released after its end"
         self._machine.release()
+        self.nodes = None
         self._changed = _RELEASED
 
     def _branch(self, branch_id: int) -> Branch | None:

@@ -103,7 +103,7 @@ def test_a_time_out_follows_the_slow_ones_of_the_last(latencies: list[float]) ->
     assert window.timeout_s == pytest.approx(min(60.0, max(2.0, 3.0 * slow)))
 
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 @given(st.lists(texts, max_size=6), st.sampled_from(["\n", "\r\n", "\r"]), st.data())
