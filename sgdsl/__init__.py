@@ -56,9 +56,12 @@ from sgdsl.state import ProgramState
 if TYPE_CHECKING:
     from runtime import Runtime
     from sgdsl.backends.anthropic import Anthropic
+    from sgdsl.backends.lanes import Provider
     from sgdsl.backends.litellm import LiteLLM
     from sgdsl.backends.openai import OpenAI
+    from sgdsl.backends.policy import RateLimit
     from sgdsl.backends.remote import RuntimeEndpoint
+    from sgdsl.backends.router import Router
 
     Engine = Runtime
 
@@ -86,7 +89,10 @@ __all__ = [
     "Program",
     "ProgramError",
     "ProgramState",
+    "Provider",
     "ProviderError",
+    "RateLimit",
+    "Router",
     "Runtime",
     "RuntimeEndpoint",
     "SgdslError",
@@ -125,6 +131,9 @@ _LAZY = {
     "Engine": "runtime",
     "Runtime": "runtime",
     "RuntimeEndpoint": "sgdsl.backends.remote",
+    "Provider": "sgdsl.backends.lanes",
+    "RateLimit": "sgdsl.backends.policy",
+    "Router": "sgdsl.backends.router",
 }
 
 if not TYPE_CHECKING:  # or every name would exist for a type checker

@@ -64,6 +64,8 @@ class Follower:
         self.advance()
 
     def _take(self, branch_id: int, answer: Answered) -> None:
+        if branch_id not in self.asked:
+            self.advance()
         action = self.asked.get(branch_id)
         fits = Generate if isinstance(answer, Completion) else Choose
         if not isinstance(action, fits):
