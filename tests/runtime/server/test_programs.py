@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import httpx2
 import pytest
@@ -361,3 +362,23 @@ def test_what_the_server_tells_of_itself(mock: MockBackend) -> None:
 def test_without_a_server_the_endpoint_says_so() -> None:
     with pytest.raises(sgl.ProviderError, match="could not be asked: ConnectError"):
         RuntimeEndpoint("http://127.0.0.1:1")
+
+
+def test_the_real_engine_gives_over_the_wire_what_it_gives_here(tiny_llama_path: Path) -> None:
+    @sgl.function
+    def write(s: ProgramState, word: str) -> None:
+        s += word + gen("a", max_tokens=8, regex="[a-z]{3}") + " and"
+        s += gen("b", max_tokens=8)
+        s += (" end" if s["b"] else " none") + select("c", [" yes", " no"], temperature=1.0)
+        forks = s.fork(2)
+        forks += gen("d", type=Literal["x", "yy"])
+        forks.join("concate_and_append")
+
+    rows = [("Once",), ("Twice",), ("é",)]
+    with sgl.Runtime(tiny_llama_path, kv_bytes=1 << 22) as local:
+        here = write.run_batch(rows, backend=local, seed=7)
+        with LiveServer(local) as server, RuntimeEndpoint(server.url, silence_s=30) as remote:
+            there = write.run_batch(rows, backend=remote, seed=7)
+    assert [state.text() for state in there] == [state.text() for state in here]
+    assert [state.outcome for state in there] == [state.outcome for state in here]
+    assert there[0].get_meta_info("b")["prompt_tokens"] > 0
