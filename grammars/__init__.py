@@ -28,7 +28,7 @@ from grammars.matcher import Matcher
 from grammars.substring import Substring
 from grammars.tags import StructuralTags, Tag
 from grammars.token_table import TokenTable
-from grammars.types import TypeOf, TypeSchema
+from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
     "Tag",
     "TokenTable",
     "TypeOf",
-    "TypeSchema",
     "UnsupportedError",
     "Vocabulary",
     "accepts",

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
+from grammars.budget import at_pointer
 from grammars.expr import Expr
 from grammars.few_texts import few_texts
 from grammars.item_lowering import Items
@@ -38,6 +39,9 @@ from grammars.shapes import (
 
 MAX_VALUES = 256
 """Values of a finite set whose use is remembered, one bit each."""
+
+MAX_REPEATED = 64
+"""Values of which two are to be equal: from each state it is looked whether each leads to that."""
 
 MAX_FEW = 64
 """Arrays and objects that are counted as items, so that they cannot be used up."""
@@ -66,10 +70,11 @@ class Layout(Protocol):
 class ArrayForm:
     """The arrays of one shape."""
 
-    def __init__(self, shape: ArrayShape, layout: Layout, weigh: Weigh) -> None:
+    def __init__(self, shape: ArrayShape, layout: Layout, weigh: Weigh, pointer: str) -> None:
         if shape.max_items is not None and shape.max_items <= 1:
             shape = replace(shape, unique=None)
         self._shape = shape
+        self._place = at_pointer(pointer)
         self._layout = layout
         self._weigh = weigh
         self._numbers: dict[str, int] = {}
@@ -77,8 +82,9 @@ class ArrayForm:
         self._order: ItemOrder | None = None
         self._lowered: Expr | None = None
         self._is_listed = False
-        if shape.contains or shape.unique is not None:
-            self._is_listed = shape.unique is not None and self._is_small()
+        self._at = shape.unique if shape.repeated is None else shape.repeated
+        if shape.contains or self._at is not None:
+            self._is_listed = self._at is not None and self._is_small(self._at)
             self._order = ItemOrder(
                 shape,
                 values=self._values if self._is_listed else None,
@@ -124,7 +130,7 @@ class ArrayForm:
         remembers = self._shape.unique is not None and not self._is_listed
         if remembers and not self._shape.prefix and not self._shape.contains:
             order.limit(self._num_values())
-        items = Items(order, self._layout, remembers=remembers)
+        items = Items(order, self._layout, self._place, remembers=remembers)
         return items.ref(order.start, (), is_first=True)
 
     def _listed(self) -> Expr:
@@ -143,7 +149,7 @@ class ArrayForm:
             if size == 0:
                 return self._some(rest, low, high)
             more = algebra.concat(layout.comma, rest)
-            following = algebra.repeat(more, max(low - size, 0), high and high - size)
+            following = self._repeat(more, max(low - size, 0), high and high - size)
         for index in range(size - 1, -1, -1):
             item = layout.value(shape.prefix[index])
             if index:
@@ -156,13 +162,18 @@ class ArrayForm:
     def _some(self, item: Expr, low: int, high: int | None) -> Expr:
         """`low` to `high` items with commas between them."""
         algebra = self._layout.algebra
-        more = algebra.repeat(
+        more = self._repeat(
             algebra.concat(self._layout.comma, item),
             max(low - 1, 0),
             None if high is None else high - 1,
         )
         some = algebra.concat(item, more)
         return algebra.optional(some) if low == 0 else some
+
+    def _repeat(self, item: Expr, low: int, high: int | None) -> Expr:
+        made = self._layout.algebra.repeat(item, low, high)
+        self._layout.algebra.places[made] = self._place
+        return made
 
     def _num_values(self) -> int | None:
         """How many values an item may have, where they are few: when all are used, none follows."""
@@ -196,9 +207,7 @@ class ArrayForm:
         return self._domains[index]
 
     def _number_of(self, value: JsonValue) -> int:
-        is_number = isinstance(value, Number) and not isinstance(value, bool)
-        key = repr(Fraction(value)) if is_number else dump(value, "compact", ascii_only=True)
-        return self._numbers.setdefault(key, len(self._numbers))
+        return self._numbers.setdefault(_key(value), len(self._numbers))
 
     def _counted(self, value: JsonValue, index: int) -> tuple[bool, ...]:
         has = self._layout.admission.has
@@ -206,18 +215,24 @@ class ArrayForm:
             index >= asked.start and has(value, asked.operand) for asked in self._shape.contains
         )
 
-    def _is_small(self) -> bool:
-        """Whether all items are of small finite sets, of which each value is used once.
+    def _is_small(self, pointer: str) -> bool:
+        """Whether all items are of small finite sets, of which the used values are remembered.
 
-        Raises UnsupportedError where only some are, and may be used up by others.
+        Raises UnsupportedError where only some are, and may be used up by others; and where some
+        are not, and two must be equal.
         """
-        shape, pointer = self._shape, self._shape.unique
-        assert pointer is not None, "only what must differ has a domain"
+        shape = self._shape
         sizes = [self._domain_size(index) for index in range(len(shape.prefix) + 1)]
         if shape.max_items is not None:
             sizes = sizes[: shape.max_items]
-        if None not in sizes:
+        most = MAX_VALUES if shape.repeated is None else MAX_REPEATED
+        if all(size is not None and size <= most for size in sizes):
             return True
+        if shape.repeated is not None:
+            raise unsupported(
+                "'uniqueItems' under a negation of items that are not of small sets of values",
+                pointer,
+            )
         for index, size in enumerate(sizes):
             is_rest = index == len(shape.prefix)
             if size is not None and (is_rest or size <= index) and size > 0:
@@ -250,9 +265,14 @@ class ArrayForm:
                 return None
         if len(values) > MAX_VALUES:
             return None
-        at = self._shape.unique
-        by_number = {self._number_of(value): value for value in values}
-        return [(v, (Spot(f"{at}/{i}=", {"const": v}),)) for i, v in by_number.items()]
+        by_key = {_key(value): value for value in values}
+        return [(v, (Spot(f"{self._at}/{key}=", {"enum": [v]}),)) for key, v in by_key.items()]
+
+
+def _key(value: JsonValue) -> str:
+    """The same for equal values, and for no others."""
+    is_number = isinstance(value, Number) and not isinstance(value, bool)
+    return repr(Fraction(value)) if is_number else dump(value, "compact", ascii_only=True)
 
 
 def _grid(shape: NumberShape) -> list[Number] | None:

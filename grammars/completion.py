@@ -14,7 +14,7 @@ It must not know of masks, matchers or front ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from grammars.algebra import Algebra
 from grammars.derive import arms
@@ -84,6 +84,10 @@ class Spelling:
         while cell.after is not None:
             yield cell.token
             cell = cell.after
+
+
+Choosing = Generator[tuple[Expr, Spelling], Spelling, Spelling]
+"""Asks for the witnesses of parts, each in front of a tail, and gives one of the whole."""
 
 
 class Completions:
@@ -167,26 +171,53 @@ class Completions:
     # -- spelling ------------------------------------------------------------------------------
 
     def _prepend(self, node: Expr, tail: Spelling) -> Spelling:
-        """The witness of `node` in front of `tail`."""
+        """The witness of `node` in front of `tail`.
+
+        What it takes is asked for by generators on a stack of our own: a chain of references is as
+        long as an array has items, a nest of them as deep as a schema.
+        """
+        found = self._known(node, tail)
+        if found is not None:
+            return found
+        stack = [(node, tail, self._choose(node, tail))]
+        while stack:
+            node, tail, choosing = stack[-1]
+            try:
+                asked = next(choosing) if found is None else choosing.send(found)
+            except StopIteration as ended:
+                stack.pop()
+                found = self._before[node, tail] = ended.value
+                continue
+            found = self._known(*asked)
+            if found is None:
+                stack.append((*asked, self._choose(*asked)))
+        assert found is not None, "whatever was asked is answered"
+        return found
+
+    def _known(self, node: Expr, tail: Spelling) -> Spelling | None:
+        """The same, where nothing else is to be asked for; None where there is."""
         if node.nullable or tail.cost >= UNREACHABLE:
             return tail
         if isinstance(node, Literal):
             return self._bytes(node.data, tail)
-        key = (node, tail)
-        if key not in self._before:
+        found = self._before.get((node, tail))
+        if found is None:
             self.algebra.budget.spend(1, 4 * BYTES_PER_CELL)
-            self._before[key] = self._choose(node, tail)
-        return self._before[key]
+        return found
 
-    def _choose(self, node: Expr, tail: Spelling) -> Spelling:
+    def _choose(self, node: Expr, tail: Spelling) -> Choosing:
+        """The witness in front of `tail`; yields the pairs of which it needs the same."""
         if isinstance(node, ByteSet):
             return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
         if isinstance(node, Concat):
-            return self._in_front(node, tail)
+            return (yield from self._in_front(node, tail))
         if isinstance(node, Union):
-            return self._cheapest([self._prepend(option, tail) for option in node.options])
+            cheapest = self._nowhere
+            for option in node.options:
+                cheapest = self._cheapest([cheapest, (yield option, tail)])
+            return cheapest
         if isinstance(node, Repeat):
-            return self._repeated(node, tail)
+            return (yield from self._repeated(node, tail))
         if isinstance(node, Words):
             words = node.table[node.first : node.last]
             if len(words) > TRIED_WORDS:
@@ -195,17 +226,17 @@ class Completions:
         if isinstance(node, Ref):
             if node.noting is not None and (slack := node.noting.slack(node.key)):
                 tail = self._fenced(tail, slack)
-            return self._prepend(node.rules.least(node.key), tail)
+            return (yield node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
             return tail if node.nullable else self._nowhere
         if node.pending:  # nothing passes it, but all that is excluded leaves room
             assert isinstance(node, Intersection), "any other is plain, or made of others"
             kept = next(part for part in node.options if not isinstance(part, Complement))
-            return self._fenced(self._prepend(kept, tail), SLACK)
+            return self._fenced((yield kept, tail), SLACK)
         found = self.witness(node)
         return self._nowhere if found is None else self._bytes(found, tail)
 
-    def _in_front(self, node: Expr, tail: Spelling) -> Spelling:
+    def _in_front(self, node: Expr, tail: Spelling) -> Choosing:
         """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""
         heads: list[Expr] = []
         while isinstance(node, Concat):
@@ -213,15 +244,18 @@ class Completions:
             node = node.tail
         self.algebra.budget.spend(len(heads) // BYTES_PER_STEP)
         for part in reversed([*heads, node]):
-            tail = self._prepend(part, tail)
+            tail = yield part, tail
         return tail
 
-    def _repeated(self, node: Repeat, tail: Spelling) -> Spelling:
+    def _repeated(self, node: Repeat, tail: Spelling) -> Choosing:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
         rounds = self._rounds.setdefault((node.body, tail), [tail])
+        at = self.algebra.places.get(node)
         while len(rounds) <= node.low:
+            self.algebra.budget.at = at or self.algebra.budget.at
             self.algebra.budget.spend()
-            rounds.append(self._prepend(node.body, rounds[-1]))
+            before = yield node.body, rounds[-1]
+            rounds.append(before)
         return rounds[node.low]
 
     def _cheapest(self, options: list[Spelling]) -> Spelling:

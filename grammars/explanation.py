@@ -127,8 +127,13 @@ def explain(
     except GrammarError as error:
         seconds = time.thread_time() - begun
         faults = [fault for check in checks for fault in check.faults]
-        if all(fault.message != str(error) for fault in faults):
-            faults.append(fault_of(error))
+        found = fault_of(error)
+        is_known = any(
+            fault.message == found.message or fault.kind == found.kind == "too costly"
+            for fault in faults
+        )
+        if not is_known:
+            faults.append(found)
         return told(faults=tuple(faults), seconds=seconds)
     compiled = partial(
         told,
@@ -154,7 +159,7 @@ def _compile(
 ) -> tuple[Algebra, Expr, int]:
     """What `Compiler` does, with the parts at hand: algebra, language and its fewest tokens."""
     algebra = Algebra(vocabulary.alphabet, budget=budget)
-    with too_deep_is_over_budget():
+    with too_deep_is_over_budget(budget):
         start = constraint.lower(algebra)
         completions = Completions(algebra, vocabulary)
         if not completions.is_alive(start):

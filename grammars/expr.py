@@ -7,7 +7,7 @@ compared by identity. It must not know of patterns, schemas, tokens or derivativ
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 ALL_BYTES = (1 << 256) - 1
 """A set of bytes is an int: bit b is set when byte b is in it."""
@@ -211,13 +211,22 @@ class NotingRules(Rules, Protocol):
         ...
 
 
+class Rank(NamedTuple):
+    """Of two references of the same rules and `others`, that with higher `counts` (in each place
+    at least as high) has all strings of the other.
+    """
+
+    others: Hashable
+    counts: tuple[int, ...]
+
+
 class Ref(Expr):
     """The strings of `rules.unfold(key)`, which is asked for no sooner than needed.
 
     It counts as plain and without counters: what stands inside is looked at when it is unfolded.
     """
 
-    __slots__ = ("key", "noting", "rules")
+    __slots__ = ("key", "noting", "rank", "rules")
 
     def __init__(
         self,
@@ -226,6 +235,7 @@ class Ref(Expr):
         *,
         nullable: bool,
         noting: NotingRules | None = None,
+        rank: Rank | None = None,
         is_open: bool = False,
         pending: bool = False,
     ) -> None:
@@ -233,6 +243,7 @@ class Ref(Expr):
         self.rules = rules
         self.key = key
         self.noting = noting
+        self.rank = rank
         self.notes = noting is not None
         self.is_open = is_open
         self.pending = pending

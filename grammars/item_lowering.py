@@ -9,7 +9,8 @@ from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from grammars.algebra import Algebra
-from grammars.expr import Expr
+from grammars.budget import At
+from grammars.expr import Expr, Rank
 from grammars.item_order import Item, ItemOrder, ItemState
 from grammars.json_values import JsonValue, parse_json
 from grammars.noting import SLACK
@@ -62,12 +63,14 @@ class Items:
     Where it `remembers`, no two items are equal.
     """
 
-    def __init__(self, order: ItemOrder, layout: ItemLayout, *, remembers: bool) -> None:
+    def __init__(self, order: ItemOrder, layout: ItemLayout, at: At, *, remembers: bool) -> None:
         self._order = order
         self._layout = layout
+        self._at = at
         self._algebra = layout.algebra
         self._remembers = remembers
         self._others: dict[tuple[bytes, ...], Expr] = {}
+        self._equal: dict[bytes, Expr] = {}
 
     def ref(self, state: ItemState, texts: Texts, *, is_first: bool = False) -> Expr:
         """What may follow in a live state."""
@@ -80,6 +83,7 @@ class Items:
         """What follows on a way to complete the array."""
         if self._order.is_complete(state):
             return self._algebra.epsilon
+        state = self._order.as_planned(state)
         key = _Between(state, texts if self._remembers else None, False, False, is_planned=True)
         return self._between(key)
 
@@ -87,7 +91,14 @@ class Items:
         is_inside = key.is_begun and not key.is_first
         nullable = not is_inside and self._order.is_complete(key.state)
         make = self._algebra.noting_ref if self._remembers else self._algebra.ref
-        return make(self, key, nullable=nullable)
+        return make(self, key, nullable=nullable, rank=self._rank(key))
+
+    def _rank(self, key: _Between) -> Rank | None:
+        """An array that has met more of what is counted can go on as any that has met less."""
+        if not key.state.counts or not self._order.is_monotone:
+            return None
+        others = key._replace(state=key.state._replace(counts=()))
+        return Rank(others, key.state.counts)
 
     def _behind(self, key: _Behind) -> Expr:
         nullable = not key.is_pending and self._order.is_complete(key.state)
@@ -98,6 +109,7 @@ class Items:
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
+        self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._algebra.empty if key.is_pending else self._after_item(key)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
@@ -108,6 +120,7 @@ class Items:
 
     def least(self, key: Hashable) -> Expr:
         algebra = self._algebra
+        algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._planned(key.state, key.texts)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
@@ -144,8 +157,11 @@ class Items:
         if not texts:
             return values
         if texts not in self._others:
-            equal = [self._layout.equal(parse_json(text.decode())) for text in texts]
-            self._others[texts] = self._algebra.complement(self._algebra.union(equal))
+            for text in texts:
+                if text not in self._equal:
+                    self._equal[text] = self._layout.equal(parse_json(text.decode()))
+            equal = self._algebra.union(self._equal[text] for text in texts)
+            self._others[texts] = self._algebra.complement(equal)
         return self._algebra.intersection([values, self._others[texts]])
 
     def _after_item(self, key: _Behind) -> Expr:
@@ -184,11 +200,4 @@ class Items:
 
     def _num_needed(self, state: ItemState) -> int:
         """The items that are still needed."""
-        found = 0
-        while not self._order.is_complete(state):
-            step = self._order.finish(state)
-            if step is None:
-                break
-            found += 1
-            _, state = step
-        return found
+        return self._order.missing(state)

@@ -11,24 +11,29 @@ from contextlib import contextmanager
 from threading import RLock
 
 from grammars.algebra import Algebra
-from grammars.budget import too_deep_is_over_budget
+from grammars.budget import Limits, too_deep_is_over_budget
 from grammars.completion import Completions, Spelling
-from grammars.derive import matches, walk
+from grammars.derive import walk
 from grammars.expr import Expr
 from grammars.forced import exceeding, forced_run
 from grammars.mask_store import MaskStore
 from grammars.masks import Mask
 from grammars.trie import Int32
 
+BYTES_PER_STEP = 64
+"""Bytes of a text that are judged within one allowance: those of some tokens."""
+
 
 class Language:
     """The expressions of one lowering of a constraint, from `start` on, and what is known of them.
 
     What a mask promises holds for as long as its language lives: the cost of a state never changes.
+    `needed`: the limits that its compile has needed.
     """
 
     def __init__(self, start: Expr, *, algebra: Algebra, masks: MaskStore) -> None:
         self.start = start
+        self.needed = Limits(0, 0.0, 0)
         self._algebra = algebra
         self._masks = masks
         self._completions = Completions(algebra, masks.vocabulary)
@@ -54,6 +59,16 @@ class Language:
         with self._step():
             node = self._algebra.concat(self._algebra.literal(prefix), self.start)
             return node, self._completions.spelling(node)
+
+    def settle(self, limits: Limits) -> None:
+        """End the compile, of which the cheapest completion is a part: each later step is bounded
+        by `limits`.
+        """
+        budget = self._algebra.budget
+        lowered = budget.used
+        self.begin()
+        self.needed = lowered.covering(budget.used)
+        budget.allow(*limits)
 
     def advance(self, node: Expr, data: bytes) -> tuple[Expr, Spelling]:
         """The state after the bytes of a token, and its cheapest completion."""
@@ -108,9 +123,12 @@ class Language:
         return node is self._algebra.epsilon or self.mask(node).dearest < 0
 
     def contains(self, data: bytes) -> bool:
-        """Whether `data` is a text of it."""
-        with self._step():
-            return matches(self._algebra, self.start, data)
+        """Whether `data` is a text of it; a step for every so many bytes, as in decoding."""
+        here = self.start
+        for first in range(0, len(data), BYTES_PER_STEP):
+            with self._step():
+                here = walk(self._algebra, here, data[first : first + BYTES_PER_STEP])
+        return here.nullable
 
     def spell(self, data: bytes) -> Spelling:
         """The fewest tokens that write `data`."""
@@ -120,6 +138,6 @@ class Language:
     @contextmanager
     def _step(self) -> Iterator[None]:
         """One lazy step: alone, and with an allowance of its own."""
-        with self._lock, too_deep_is_over_budget():
+        with self._lock, too_deep_is_over_budget(self._algebra.budget):
             self._algebra.budget.refill()
             yield

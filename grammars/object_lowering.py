@@ -10,10 +10,13 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
 from grammars.array_lowering import Layout, Weigh
+from grammars.budget import At, at_pointer
 from grammars.expr import Expr
 from grammars.few_texts import few_texts
-from grammars.member_order import Limits, MemberOrder, State, Step
+from grammars.member_order import Limits, MemberOrder
+from grammars.member_state import State, Step
 from grammars.member_table import MemberTable
+from grammars.name_tree import Branch, NameTree
 from grammars.noting import SLACK
 from grammars.shapes import ObjectShape, Operand, StringShape
 
@@ -42,6 +45,7 @@ class ObjectForm:
         self, shape: ObjectShape, layout: ObjectLayout, weigh: Weigh, pointer: str
     ) -> None:
         self._layout = layout
+        self._at = at_pointer(pointer)
         self._table = MemberTable(
             shape,
             admission=layout.admission,
@@ -80,7 +84,7 @@ class ObjectForm:
         """The texts of all the objects."""
         if self._lowered is None:
             self._order.settle()
-            members = _Members(self._order, self._layout)
+            members = _Members(self._order, self._layout, self._at)
             self._lowered = self._layout.bracketed(b"{", members.ref(State(), frozenset()), b"}")
         return self._lowered
 
@@ -92,6 +96,18 @@ def _with_extras(shape: ObjectShape, layout: ObjectLayout) -> bool:
     has_declared = bool(shape.properties or shape.required)
     is_needed = bool(shape.some) or shape.min_members > len(shape.properties)
     return layout.any_order or shape.open or not has_declared or is_needed
+
+
+MANY_NAMES = 16
+"""Members that may come next, of which each has an expression of its own; more are a tree."""
+
+
+def _indices(slots: int) -> Iterator[int]:
+    """The numbers of slots that are given as bits."""
+    while slots:
+        lowest = slots & -slots
+        yield lowest.bit_length() - 1
+        slots ^= lowest
 
 
 Extras = frozenset[str] | None
@@ -120,18 +136,28 @@ class _Behind(NamedTuple):
     is_pending: bool
 
 
+class _Among(NamedTuple):
+    """Inside of a name: one of the slots of a branch that may come next in `state`."""
+
+    state: State
+    extras: Extras
+    branch: Branch
+
+
 class _Members:
     """The rest of an object after some members, for each state of their order.
 
     The names of cells are remembered: none of them comes twice.
     """
 
-    def __init__(self, order: MemberOrder, layout: ObjectLayout) -> None:
+    def __init__(self, order: MemberOrder, layout: ObjectLayout, at: At) -> None:
         self._order = order
+        self._at = at
         self._table = order.table
         self._layout = layout
         self._algebra = layout.algebra
         self._remembers = order.has_cells
+        self._tree = NameTree((slot.name, index) for index, slot in enumerate(order.table.slots))
 
     def ref(self, state: State, extras: Extras) -> Expr:
         """What may follow in a live state."""
@@ -144,10 +170,10 @@ class _Members:
         """What follows on a way to complete the object."""
         if self._order.is_complete(state):
             return self._algebra.epsilon
-        extras = extras if self._remembers else None
+        extras, state = extras if self._remembers else None, self._order.as_planned(state)
         return self._between(_Between(state, extras, False, is_planned=True), nullable=False)
 
-    def _between(self, key: _Between, *, nullable: bool) -> Expr:
+    def _between(self, key: _Between | _Among, *, nullable: bool) -> Expr:
         if key.extras is None and not self._remembers:
             return self._algebra.ref(self, key, nullable=nullable)
         return self._algebra.noting_ref(self, key, nullable=nullable)
@@ -155,8 +181,11 @@ class _Members:
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
+        self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._algebra.empty if key.is_pending else self._after_name(key)
+        if isinstance(key, _Among):
+            return self._algebra.union(self._branches(key))
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if key.is_begun:
             return self._member(key.state, key.extras)
@@ -165,41 +194,42 @@ class _Members:
 
     def least(self, key: Hashable) -> Expr:
         algebra = self._algebra
+        algebra.budget.at = self._at
         if isinstance(key, _Behind):
             step, after = self._shortest(key.steps)
             value = self._layout.value(step.choice.operand)
             return algebra.sequence([self._layout.colon, value, self._planned(after, key.extras)])
+        if isinstance(key, _Among):
+            live = self._tree.within(key.branch) & self._order.live_slots(key.state)
+            slot = (live & -live).bit_length() - 1
+            return algebra.concat(
+                algebra.literal(self._tree.rest(key.branch, slot)), self._valued(key, slot)
+            )
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         step, after = self._order.finish(key.state) or next(self._order.steps(key.state))
-        parts: list[Expr] = []
-        for member in [step, *self._order.way_out(after)]:  # a reference for each would be a chain
-            if parts or not key.is_begun:
-                parts.append(self._layout.comma)
-            value = self._layout.value(member.choice.operand)
-            parts += [self._name(member, key.extras or frozenset()), value]
-        return algebra.sequence(parts)
+        lead = algebra.epsilon if key.is_begun else self._layout.comma
+        value = self._layout.value(step.choice.operand)
+        name = self._name(step, key.extras or frozenset())
+        return algebra.sequence([lead, name, value, self._planned(after, key.extras)])
 
     # -- members -----------------------------------------------------------------------------
 
     def _member(self, state: State, extras: Extras) -> Expr:
         """Any member that may come next, and what may follow it."""
         algebra = self._algebra
-        by_slot: dict[int, list[Expr]] = {}
+        slots, options = self._order.live_slots(state), []
+        in_tree = slots & self._tree.within(self._tree.root)
+        if in_tree.bit_count() > MANY_NAMES:
+            options.append(self._between(_Among(state, extras, self._tree.root), nullable=False))
+            slots &= ~in_tree
+        for slot in _indices(slots):
+            name = self._layout.name(self._table.slots[slot].name)
+            options.append(algebra.concat(name, self._rest(state, extras, slot)))
         by_cell: dict[int, list[tuple[Step, State]]] = {}
-        for step, after in self._order.steps(state):
-            if step.of_cell:
-                by_cell.setdefault(step.part, []).append((step, after))
-            else:
-                rest = algebra.concat(
-                    self._layout.value(step.choice.operand), self.ref(after, extras)
-                )
-                by_slot.setdefault(step.part, []).append(rest)
-        options = [
-            algebra.concat(self._layout.name(self._table.slots[slot].name), algebra.union(rests))
-            for slot, rests in by_slot.items()
-        ]
+        for step, after in self._order.cell_steps(state):
+            by_cell.setdefault(step.part, []).append((step, after))
         for cell, steps in by_cell.items():
             names = self._layout.names(self._table.cells[cell].names)
             if extras:
@@ -208,6 +238,31 @@ class _Members:
             behind = _Behind(tuple(steps), extras, written, is_pending=extras is None)
             options.append(algebra.concat(names, self._behind(behind)))
         return algebra.union(options)
+
+    def _rest(self, state: State, extras: Extras, slot: int) -> Expr:
+        """The value of a slot's member, and what may follow."""
+        algebra = self._algebra
+        return algebra.union(
+            algebra.concat(self._layout.value(step.choice.operand), self.ref(after, extras))
+            for step, after in self._order.slot_steps(state, slot)
+        )
+
+    def _valued(self, key: _Among, slot: int) -> Expr:
+        """What stands behind the name of a slot."""
+        rest = self._rest(key.state, key.extras, slot)
+        return self._algebra.concat(self._layout.colon, rest)
+
+    def _branches(self, key: _Among) -> Iterator[Expr]:
+        """The ways to go on in the names of a branch."""
+        algebra, live = self._algebra, self._order.live_slots(key.state)
+        for text, branch in self._tree.branches(key.branch):
+            slots = list(_indices(self._tree.within(branch) & live))
+            if len(slots) == 1:
+                whole = algebra.literal(self._tree.rest(key.branch, slots[0]))
+                yield algebra.concat(whole, self._valued(key, slots[0]))
+            elif slots:
+                below = self._between(key._replace(branch=branch), nullable=False)
+                yield algebra.concat(algebra.literal(text), below)
 
     def _behind(self, key: _Behind) -> Expr:
         return self._algebra.noting_ref(self, key, is_open=True, pending=key.is_pending)
@@ -245,6 +300,8 @@ class _Members:
     def loosened(self, key: Hashable) -> Expr:
         if isinstance(key, _Behind):
             return self._behind(key._replace(extras=None, written=None))
+        if isinstance(key, _Among):
+            return self._between(key._replace(extras=None), nullable=False)
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         nullable = not key.is_begun or key.state.is_first
         return self._between(
@@ -255,6 +312,8 @@ class _Members:
         return isinstance(key, _Between) and key.extras is not None and key.is_begun
 
     def slack(self, key: Hashable) -> int:
+        if isinstance(key, _Among):
+            return 0  # behind the name it is counted
         if isinstance(key, _Behind):
             _, state = self._shortest(key.steps)
             needed = int(key.is_pending) + self._num_needed(state)

@@ -12,22 +12,26 @@ It must not know of keywords (that is `schema_reader`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
 from grammars.array_lowering import ArrayForm
 from grammars.assertions import FormatRules
+from grammars.budget import Budget, Limits, at_pointer
 from grammars.charset import Encoder, ascii_json_text, json_text, utf8
+from grammars.contradiction import core, told
 from grammars.derive import has_string
 from grammars.equal_texts import EqualTexts
-from grammars.errors import EmptyLanguageError
+from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
 from grammars.expr import Expr
 from grammars.json_values import JsonValue, Number, is_text, number_spellings
 from grammars.number_lowering import lower_number
 from grammars.object_lowering import ObjectForm
-from grammars.schema_reader import SchemaReader
+from grammars.schema_reader import SchemaReader, SelfReferenceError
 from grammars.shapes import (
+    ANYTHING,
     ArrayShape,
     BooleanShape,
     GivenShape,
@@ -38,6 +42,7 @@ from grammars.shapes import (
     Shape,
     Shapes,
     StringShape,
+    both,
     place_of,
     without_formats,
 )
@@ -46,9 +51,11 @@ from grammars.survey import Form, Survey
 
 WHITE = frozenset(b" \t\n\r")
 
+CORE_LIMITS = Limits(max_steps=200_000, max_seconds=2.0, max_bytes=128 << 20)
+"""What it may cost to find out which keywords contradict each other."""
 
-@dataclass(frozen=True)
-class Style:
+
+class Style(NamedTuple):
     """How values are written; see `constraint.JsonSchema` for what each option means."""
 
     whitespace: str = "compact"
@@ -87,9 +94,44 @@ def lower_schema(
     try:
         found = lowering.bare() if source.of_type else None
         return lowering.document() if found is None else found
+    except EmptyLanguageError as error:
+        raise _explained(error, algebra, source, style) from None
     finally:
         if schemas is not None:
             schemas.update(lowering.reader.found)
+
+
+def _explained(
+    error: EmptyLanguageError, algebra: Algebra, source: SchemaSource, style: Style
+) -> EmptyLanguageError:
+    """The error with the keywords that contradict each other, where they are found soon."""
+    budget = Budget(*CORE_LIMITS)
+
+    def is_empty(document: JsonValue) -> bool:
+        tried = Algebra(algebra.alphabet, budget=budget)
+        try:
+            _SchemaLowering(tried, replace(source, document=document), style).document()
+        except EmptyLanguageError:
+            return True
+        except CompileBudgetError:
+            raise
+        except GrammarError:
+            return False  # what is left of a schema may be malformed, or refused
+        return False
+
+    try:
+        keywords = core(source.document, is_empty, str(error.position or ""))
+    except (CompileBudgetError, RecursionError):
+        return error  # the place alone is known
+    if not keywords:
+        return error
+    at = f"no value satisfies the schema at {error.position or '/'}"
+    return EmptyLanguageError(
+        f"{at}: {told(source.document, keywords)} contradict each other; loosen one of them"
+        if len(keywords) > 1
+        else f"{at}, because of {told(source.document, keywords)}; loosen it",
+        error.position,
+    )
 
 
 class _SchemaLowering:
@@ -99,7 +141,6 @@ class _SchemaLowering:
         self.algebra = algebra
         self.any_order = style.any_order
         self.extra_properties = style.extra_properties
-        self._of_type = source.of_type
         gap: Expr = algebra.epsilon
         if style.whitespace == "flexible":
             white = algebra.byte_set(sum(1 << byte for byte in WHITE))
@@ -121,6 +162,7 @@ class _SchemaLowering:
             formats=FormatRules(source.of_type, style.ignore_formats),
             resources=source.resources,
         )
+        self._point_zero = not source.of_type and self.reader.dialect.whole_floats
         self.equal = EqualTexts(self).of
         self._survey = Survey(self._forms, algebra.budget)
         self._values = _Values(self, self._survey)
@@ -200,7 +242,7 @@ class _SchemaLowering:
         forms: list[Form] = []
         for shape in self.shapes(operand):
             if isinstance(shape, ArrayShape):
-                forms.append(ArrayForm(shape, self, self._survey.weigh))
+                forms.append(ArrayForm(shape, self, self._survey.weigh, place_of(operand)))
             elif isinstance(shape, ObjectShape):
                 forms.append(ObjectForm(shape, self, self._survey.weigh, place_of(operand)))
             else:
@@ -215,7 +257,7 @@ class _SchemaLowering:
         if isinstance(shape, BooleanShape):
             return algebra.words(b"true" if value else b"false" for value in shape.values)
         if isinstance(shape, NumberShape):
-            return lower_number(algebra, shape, point_zero=not self._of_type)
+            return lower_number(algebra, shape, point_zero=self._point_zero)
         if isinstance(shape, StringShape):
             return self._strings.lower(shape)
         assert isinstance(shape, GivenShape), "arrays and objects have forms of their own"
@@ -224,7 +266,7 @@ class _SchemaLowering:
         written = (
             text.encode()
             for value in numbers
-            for text in number_spellings(value, point_zero=not self._of_type)
+            for text in number_spellings(value, point_zero=self._point_zero)
         )
         return algebra.union([algebra.words(written), self._quoted(texts)])
 
@@ -244,16 +286,29 @@ class _SchemaLowering:
     def _is_void(self, shape: Shape) -> bool:
         if isinstance(shape, ArrayShape):
             needed = [shape.operand(i) for i in range(min(shape.min_items, len(shape.prefix) + 1))]
-            return any(all(map(self.is_void, self.shapes(operand))) for operand in needed)
+            return any(map(self._has_none, needed))
         if isinstance(shape, ObjectShape):
             given = dict(shape.properties)
             if shape.max_members is not None and len(shape.required) > shape.max_members:
                 return True
-            return any(
-                name in given and all(map(self.is_void, self.shapes(given[name])))
-                for name in shape.required
-            )
+            needed = [self._member(shape, n, given.get(n, ANYTHING)) for n in shape.required]
+            needed.sort(key=self.reader.leads_on)  # most often, a constant tells objects apart
+            return any(map(self._has_none, needed))
         return self.scalar(shape) is self.algebra.empty
+
+    def _member(self, shape: ObjectShape, name: str, given: Operand) -> Operand:
+        """What the member of a name has: what is given for it, and by rules of names."""
+        for rule in shape.rules:
+            if not rule.saying and self.admission.is_in(name, rule.names):
+                given = both(given, rule.operand)
+        return given
+
+    def _has_none(self, operand: Operand) -> bool:
+        """Whether it is certain that no value has `operand`."""
+        try:
+            return all(map(self.is_void, self.shapes(operand)))
+        except SelfReferenceError:  # this is asked while it is read
+            return False
 
 
 class _ScalarForm:
@@ -299,6 +354,7 @@ class _Values:
     def unfold(self, key: Hashable) -> Expr:
         operand = _operand(key)
         if operand not in self._whole:
+            self._lowering.algebra.budget.at = at_pointer(place_of(operand))
             forms = self._survey.forms(operand)
             assert forms, "only operands that have a value are written"
             self._whole[operand] = self._lowering.algebra.union(form.lower() for form in forms)
@@ -307,6 +363,7 @@ class _Values:
     def least(self, key: Hashable) -> Expr:
         operand = _operand(key)
         if operand not in self._least:
+            self._lowering.algebra.budget.at = at_pointer(place_of(operand))
             self._least[operand] = self._survey.least(operand).lower()
         return self._least[operand]
 

@@ -68,7 +68,11 @@ def both(left: Operand, right: Operand) -> Operand:
     """What holds where both hold."""
     if not left or not right:
         return left or right
-    return left + tuple(term for term in right if term not in left)
+    added = tuple(term for term in right if term not in left)
+    for term in added:
+        if isinstance(term, Spot) and replace(term, negated=not term.negated) in left:
+            return NOTHING  # asked for and refused
+    return left + added
 
 
 def place_of(operand: Operand) -> str:
@@ -200,7 +204,8 @@ class ItemsSeen:
 class ArrayShape:
     """`prefix[i]` holds for item i, `rest` for the items after those.
 
-    `unique`: where it is asked that no two items are equal, None where it is not.
+    `unique`: where it is asked that no two items are equal, None where it is not; `repeated`: where
+    that two are.
     """
 
     prefix: tuple[Operand, ...] = ()
@@ -210,6 +215,7 @@ class ArrayShape:
     contains: tuple[Contains, ...] = ()
     unique: str | None = None
     seen: ItemsSeen = ItemsSeen()
+    repeated: str | None = None
 
     def operand(self, index: int) -> Operand:
         """What holds for item `index`."""

@@ -40,34 +40,18 @@ _NO_SCHEMA = (
 
 
 @dataclass(frozen=True)
-class TypeSchema(Constraint):
-    """The texts of a `TypeOf` without the type: what another process or machine can be told. It
-    reads nothing back: `parse` gives the text.
-    """
+class TypeTexts(Constraint):
+    """The texts of a type whose schema is `text`: all of it that its compile takes."""
 
     text: str
-    whitespace: Whitespace = "compact"
-    max_whitespace: int = 8
-    property_order: PropertyOrder = "declared"
-    ascii_only: bool = False
-
-    def __post_init__(self) -> None:
-        JsonSchema(  # checks all of it
-            self.text,
-            whitespace=self.whitespace,
-            max_whitespace=self.max_whitespace,
-            property_order=self.property_order,
-            ascii_only=self.ascii_only,
-        )
+    layout: Style
 
     def lower(self, algebra: Algebra) -> Expr:
-        style = Style(
-            whitespace=self.whitespace,
-            max_whitespace=self.max_whitespace,
-            any_order=self.property_order == "any",
-            ascii_only=self.ascii_only,
-        )
-        return lower_schema(algebra, SchemaSource(parse_json(self.text), of_type=True), style)
+        return lower_schema(algebra, self.source(), self.layout)
+
+    def source(self) -> SchemaSource:
+        """The schema of the type."""
+        return SchemaSource(parse_json(self.text), of_type=True)
 
 
 @dataclass(frozen=True, init=False)
@@ -127,17 +111,14 @@ class TypeOf(Constraint):
             object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:
-        return lower_schema(algebra, self.source(), self.style())
+        return self.portable().lower(algebra)
 
-    def schema(self) -> TypeSchema:
-        """The same texts, said without the type."""
-        return TypeSchema(
-            self.text, self.whitespace, self.max_whitespace, self.property_order, self.ascii_only
-        )
+    def portable(self) -> TypeTexts:
+        return TypeTexts(self.text, self.style())
 
     def source(self) -> SchemaSource:
         """The schema of the type."""
-        return SchemaSource(parse_json(self.text), of_type=True)
+        return self.portable().source()
 
     def style(self) -> Style:
         """How its values are written."""

@@ -14,7 +14,9 @@ from typing import Any
 
 import grammars
 from grammars import Constraint, GrammarError, TypeOf
+from grammars.schema import Style
 from grammars.tags import Tag
+from grammars.types import TypeTexts
 from sgdsl import choices as choice_methods, errors, graph
 from sgdsl.arguments import sampling_from
 from sgdsl.chat import ChatTemplate
@@ -41,11 +43,12 @@ _CONSTRAINTS: dict[str, type[Any]] = {
     **{
         name: getattr(grammars, name)
         for name in (
-            *("Regex", "Choices", "JsonSchema", "Cfg", "TypeSchema", "Substring"),
+            *("Regex", "Choices", "JsonSchema", "Cfg", "Substring"),
             *("Concatenation", "Alternation", "Repetition", "StructuralTags"),
         )
     },
     "Tag": Tag,
+    "TypeTexts": TypeTexts,
 }
 _BY_POSITION = {"Choices": "texts", "Concatenation": "parts", "Alternation": "options"}
 """What these are made of; the latter two take each part as an argument of its own."""
@@ -205,7 +208,7 @@ def encode_constraint(constraint: Any) -> Any:
     if isinstance(constraint, str):
         return constraint
     if isinstance(constraint, TypeOf):
-        constraint = constraint.schema()
+        constraint = constraint.portable()
     kind = type(constraint).__name__
     if _CONSTRAINTS.get(kind) is not type(constraint):
         raise UsageError(
@@ -219,6 +222,8 @@ def encode_constraint(constraint: Any) -> Any:
 
 
 def _encode_part(value: Any) -> Any:
+    if isinstance(value, Style):
+        return value._asdict()
     if isinstance(value, tuple):
         return [_encode_part(item) for item in value]
     if isinstance(value, (Constraint, Tag)):
@@ -231,6 +236,8 @@ def decode_constraint(data: Any) -> Any:
     kind = field_of(data, "kind", str)
     if kind not in _CONSTRAINTS:
         raise UsageError(f"constraint {kind!r} is unknown; it is one of {', '.join(_CONSTRAINTS)}")
+    if kind == "TypeTexts":
+        return _decode_type(data)
     given = {name: _decode_part(value) for name, value in data.items() if name != "kind"}
     known = {field.name for field in fields(_CONSTRAINTS[kind])}
     if given.keys() != known:
@@ -248,6 +255,21 @@ def _decode_part(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_decode_part(item) for item in value)
     return decode_constraint(value) if isinstance(value, dict) else value
+
+
+def _decode_type(data: Any) -> TypeTexts:
+    """What its layout may be, `JsonSchema` knows."""
+    layout = dict(field_of(data, "layout", dict))
+    if layout.keys() != set(Style._fields):
+        raise UsageError(f"layout={layout!r:.80} is no layout of a type's texts")
+    any_order, ignores = layout.pop("any_order"), layout.pop("ignore_formats")
+    checked = grammars.JsonSchema(
+        field_of(data, "text", str),
+        property_order="any" if any_order else "declared",
+        formats="ignore" if ignores else "enforce",
+        **layout,
+    )
+    return TypeTexts(checked.text, checked.style())
 
 
 def _pairs(value: Any) -> dict[str, str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from grammars import Compiler, Constraint, Grammar, JsonSchema, TypeOf, TypeSchema, Vocabulary
+from grammars import Compiler, Constraint, Grammar, JsonSchema, TypeOf, Vocabulary
 from grammars.json_values import parse_json
 from grammars.schema import only_strings
+from grammars.types import TypeTexts
 from sgdsl.graph import shorten
 
 
@@ -24,7 +25,7 @@ def _compiler() -> Compiler:
 
 def is_bare(constraint: Constraint) -> bool:
     """Whether it is a type whose values are all strings, which are written without quotes."""
-    return isinstance(constraint, TypeOf | TypeSchema) and bool(
+    return isinstance(constraint, TypeOf | TypeTexts) and bool(
         only_strings(parse_json(constraint.text))
     )
 
@@ -42,8 +43,9 @@ def lenient(constraint: Constraint) -> Constraint:
             formats=constraint.formats,
             resources=dict(constraint.resources),
         )
-    if isinstance(constraint, TypeOf | TypeSchema):
-        return TypeSchema(constraint.text, "flexible", max_whitespace=64, property_order="any")
+    if isinstance(constraint, TypeOf | TypeTexts):
+        style = JsonSchema(True, whitespace="flexible", max_whitespace=64, property_order="any")
+        return TypeTexts(constraint.text, style.style())
     return constraint
 
 
@@ -59,7 +61,7 @@ def violation(constraint: Constraint, text: str) -> str | None:
     if _grammar(constraint).contains(text):
         return None
     shown = f"{shorten(repr(text), 200)} does not satisfy {describe(constraint)}"
-    if isinstance(constraint, JsonSchema | TypeOf | TypeSchema) and not is_bare(constraint):
+    if isinstance(constraint, JsonSchema | TypeOf | TypeTexts) and not is_bare(constraint):
         try:
             json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -56,7 +56,7 @@ def test_the_nodes_of_a_program_arrive_as_they_were() -> None:
             elif isinstance(node, Gen) and field.name == "typed":
                 assert there is False
             elif isinstance(here, g.TypeOf):
-                assert there == here.schema()
+                assert there == here.portable()
             else:
                 assert there == here
 
@@ -79,7 +79,7 @@ CONSTRAINTS = [
     g.Concatenation("```", g.Regex("a+"), g.Alternation("x", g.Regex("y"))),
     g.Repetition(g.Regex("a"), 1, 3, ","),
     g.StructuralTags([g.Tag("<f>", g.Regex("[0-9]"), "</f>")], max_calls=2),
-    g.TypeOf(Person, whitespace="single").schema(),
+    g.TypeOf(Person, whitespace="single").portable(),
 ]
 
 

@@ -66,11 +66,13 @@ def test_when_a_server_dies_the_job_goes_on_somewhere_else() -> None:
         s += "Q" + sgl.gen("a") + sgl.gen("b")
 
     stalls = MockBackend({"a": "first", "b": sgl.STALL})
-    with LiveServer(stalls) as server, RuntimeEndpoint(server.url) as endpoint:
-        with sgl.Router([endpoint, MockBackend(reply)]) as both:
-            state = two.run(backend=both, stream=True)
-            text = state.text_iter("a")
-            assert "".join(text) == "first"
-            server.kill()
-            assert state["b"] == answer("Qfirst")
-            assert state.outcome == sgl.Outcome("ok")
+    with (
+        LiveServer(stalls) as server,
+        RuntimeEndpoint(server.url) as endpoint,
+        sgl.Router([endpoint, MockBackend(reply)]) as both,
+    ):
+        state = two.run(backend=both, stream=True)
+        assert "".join(state.text_iter("a")) == "first"
+        server.kill()
+        assert state["b"] == answer("Qfirst")
+        assert state.outcome == sgl.Outcome("ok")
