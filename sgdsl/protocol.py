@@ -20,6 +20,7 @@ from grammars.types import TypeTexts
 from sgdsl import choices as choice_methods, errors, graph
 from sgdsl.arguments import sampling_from
 from sgdsl.chat import ChatTemplate
+from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Assign, Gen, Node, Sampling
 
@@ -326,6 +327,20 @@ def encode_error(error: BaseException) -> Json:
 def decode_error(data: Any) -> Exception:
     kind, message = field_of(data, "type", str), field_of(data, "message", str)
     return _ERRORS.get(kind, BackendError)(message)
+
+
+def encode_scores(scores: ChoiceScores) -> Json:
+    return {field.name: encode_numbers(getattr(scores, field.name)) for field in fields(scores)}
+
+
+def decode_scores(data: Any) -> ChoiceScores:
+    """What a newer side tells beyond what is known here is passed over."""
+    known = {field.name for field in fields(ChoiceScores)}
+    if not isinstance(data, dict) or not isinstance(data.get("conditional"), list):
+        raise UsageError(f"{data!r:.80} are no scores of choices")
+    return ChoiceScores(
+        **{name: decode_numbers(value) for name, value in data.items() if name in known}
+    )
 
 
 def encode_numbers(value: Any) -> Any:

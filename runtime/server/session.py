@@ -15,7 +15,6 @@ from typing import Any
 
 from sgdsl.backends.base import Backend
 from sgdsl.backends.replica import Answered, Chosen, Replica, Watcher
-from sgdsl.choices import ChoiceScores
 from sgdsl.errors import UsageError
 from sgdsl.graph import Shape
 from sgdsl.machine import Completion
@@ -23,8 +22,10 @@ from sgdsl.protocol import (
     decode_defaults,
     decode_node,
     decode_numbers,
+    decode_scores,
     encode_error,
     encode_numbers,
+    encode_scores,
     field_of,
 )
 
@@ -202,8 +203,7 @@ class _Served(Watcher):
 
 def encode_choice(chosen: Chosen) -> Event:
     return {
-        "conditional": encode_numbers(chosen.scores.conditional),
-        "unconditional": encode_numbers(chosen.scores.unconditional),
+        "scores": encode_scores(chosen.scores),
         "draw": chosen.draw,
         "meta": encode_numbers(chosen.meta),
     }
@@ -221,8 +221,7 @@ def _answers(given: Any) -> Iterator[tuple[int, Answered]]:
                 Completion(field_of(answer, "text", str), meta, bool(answer.get("truncated"))),
             )
             continue
-        unconditional = decode_numbers(answer.get("unconditional"))
-        scores = ChoiceScores(decode_numbers(field_of(answer, "conditional", list)), unconditional)
+        scores = decode_scores(answer.get("scores"))
         yield branch, Chosen(scores, field_of(answer, "draw", float), {})
 
 

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Ahead:
-    """`ended`: the model came to its own end there; else it was cut by a limit."""
+    """`ended`: the model came to its own end there; else it was cut by a limit. `num_pieces`: how
+    many the branch has before this text, at least; one that has fewer was set back.
+    """
 
     text: str
     ended: bool
+    num_pieces: int = 0
     stopped: str = ""
     """The stop string at which the last gen was cut; the text begins with it."""
 

@@ -319,6 +319,8 @@ class ApiBackend:
         following = _following(branch)
         meta: dict[str, Any] = {"speculated": True, "completion_tokens": 0}
         ahead = drive.ahead.pop(branch.id, None)
+        if ahead is not None and len(branch.pieces) < ahead.num_pieces:
+            ahead = None
         value = None if ahead is None else ahead.cut(stops, following)
         if value is None:
             ahead, meta = await self._look_ahead(drive.run, branch, action, num_tokens)
@@ -327,6 +329,7 @@ class ApiBackend:
             value = await asyncio.to_thread(satisfying, node.constraint, value, prefix=False)
         if value is None or ahead is None:
             return None
+        ahead.num_pieces = len(branch.pieces) + 1
         drive.ahead[branch.id] = ahead
         return Completion(value, {"finish_reason": {"type": "stop", "matched": None}, **meta})
 

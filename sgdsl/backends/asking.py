@@ -82,7 +82,7 @@ async def complete(wire: Wire, ask: Ask, *, retries: int) -> tuple[Completion, l
     """The completion of a gen, and every answer that it took."""
     began_s = monotonic()
     if ask.sampling.max_tokens == 0:
-        if ask.sampling.return_logprob:
+        if ask.sampling.return_logprob or num_top_logprobs(ask.sampling):
             raise UsageError(
                 "max_tokens=0 with log-probabilities asks for those of the prompt, which this "
                 "provider does not give; use a Runtime or a RuntimeEndpoint"
@@ -137,6 +137,10 @@ def streamable(text: str, stops: Sequence[str]) -> str:
                 held = length
                 break
     return text[: len(text) - held]
+
+
+def num_top_logprobs(sampling: Sampling) -> int:
+    return getattr(sampling, "top_logprobs_num", None) or 0
 
 
 def refuse_unknown(sampling: Sampling, known: frozenset[str], extensions: frozenset[str]) -> None:

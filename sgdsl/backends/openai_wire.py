@@ -18,6 +18,7 @@ from sgdsl.backends.asking import (
     Ask,
     Scored,
     describe_refusal,
+    num_top_logprobs,
     refuse_unknown,
     streamable,
 )
@@ -118,9 +119,10 @@ class OpenAIWire:
         messages: list[dict[str, str]] = ask.prompt.conversation()
         body: dict[str, Any] = {"model": self._model, "messages": messages}
         body |= self._sampling(ask.sampling, ask.seed, self._has.max_tokens_field)
-        if ask.sampling.return_logprob:
+        num_top = num_top_logprobs(ask.sampling)
+        if ask.sampling.return_logprob or num_top:
             body["logprobs"] = True
-            if num_top := _num_top(ask.sampling):
+            if num_top:
                 body["top_logprobs"] = num_top
         if ask.prompt.is_chat and ask.prompt.begun:
             self._continue(body, messages, ask.prompt.begun)
@@ -151,8 +153,9 @@ class OpenAIWire:
     async def _completion(self, ask: Ask) -> Answer:
         body: dict[str, Any] = {"model": self._model, "prompt": ask.prompt.text}
         body |= self._sampling(ask.sampling, ask.seed, "max_tokens")
-        if ask.sampling.return_logprob:
-            body["logprobs"] = _num_top(ask.sampling) or 1
+        num_top = num_top_logprobs(ask.sampling)
+        if ask.sampling.return_logprob or num_top:
+            body["logprobs"] = num_top or 1
         form, enforced = self._constrain(body, ask.constraint, instruct=None)
         written = _Written(self._label, chat=False)
         await self._send("/completions", body, ask, written)
@@ -402,10 +405,6 @@ def _tokens(label: str, logprobs: Any, *, chat: bool) -> list[WrittenToken]:
         WrittenToken(text, 0.0 if value is None else float(value), tuple((top or {}).items()))
         for text, value, top in zip(texts, values, tops, strict=True)
     ]
-
-
-def _num_top(sampling: Sampling) -> int:
-    return getattr(sampling, "top_logprobs_num", None) or 0
 
 
 def _put(body: dict[str, Any], path: str, value: Any) -> None:

@@ -25,7 +25,6 @@ from sgdsl.backends.replica import Chosen, Replica
 from sgdsl.backends.shapes import count
 from sgdsl.backends.sse import EventReader, EventTooLongError
 from sgdsl.chat import ChatTemplate
-from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, ProviderError, UsageError
 from sgdsl.graph import shorten
 from sgdsl.machine import Completion
@@ -33,10 +32,11 @@ from sgdsl.protocol import (
     VERSION,
     decode_error,
     decode_numbers,
+    decode_scores,
     decode_template,
     encode_node,
-    encode_numbers,
     encode_sampling,
+    encode_scores,
     field_of,
 )
 from sgdsl.run import Run
@@ -326,10 +326,7 @@ class RuntimeEndpoint:
             text = field_of(event, "text", str)
             follower.answered(branch, Completion(text, meta, bool(event.get("truncated"))))
         elif kind == "choice":
-            scores = ChoiceScores(
-                decode_numbers(field_of(event, "conditional", list)),
-                decode_numbers(event.get("unconditional")),
-            )
+            scores = decode_scores(event.get("scores"))
             meta = decode_numbers(field_of(event, "meta", dict))
             follower.answered(branch, Chosen(scores, field_of(event, "draw", float), meta))
 
@@ -425,8 +422,4 @@ def _beginning(run: Run) -> Json:
 def _encode_answer(answer: Completion | Chosen) -> Json:
     if isinstance(answer, Completion):
         return {"text": answer.text, "truncated": answer.truncated}
-    return {
-        "conditional": encode_numbers(answer.scores.conditional),
-        "unconditional": encode_numbers(answer.scores.unconditional),
-        "draw": answer.draw,
-    }
+    return {"scores": encode_scores(answer.scores), "draw": answer.draw}

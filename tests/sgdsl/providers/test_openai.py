@@ -292,7 +292,7 @@ def test_select_scores_echoed_choices(make: Make) -> None:
     state = pick.run(backend=make(Provider(reply=reply)))
     assert state["city"] == " Paris"
     meta = state.get_meta_info("city")
-    assert meta["input_token_logprobs"] == [[-3.0], [-1.0]]
+    assert meta["normalized_prompt_logprobs"] == [-3.0, -1.0]
     assert meta["scored_by"] == "echoed log-probabilities"
 
 
@@ -308,7 +308,7 @@ def test_a_token_over_the_border_counts_for_all_choices(make: Make) -> None:
         }
 
     meta = pick.run(backend=make(Provider(reply=reply))).get_meta_info("city")
-    assert meta["input_token_logprobs"] == [[-0.5, -2.0], [-1.0]]
+    assert meta["normalized_prompt_logprobs"] == [-1.25, -1.0]
 
 
 def test_an_endpoint_that_echoes_nothing_says_so(make: Make) -> None:
