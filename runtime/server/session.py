@@ -14,12 +14,13 @@ from threading import Lock
 from typing import Any
 
 from sgdsl.backends.base import Backend
-from sgdsl.backends.replica import Answered, Chosen, Replica, Watcher
+from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
 from sgdsl.errors import UsageError
 from sgdsl.graph import Shape
 from sgdsl.machine import Completion
 from sgdsl.protocol import (
     decode_defaults,
+    decode_error,
     decode_node,
     decode_numbers,
     decode_scores,
@@ -181,7 +182,7 @@ class _Served(Watcher):
     def streamed(self, branch_id: int, text: str) -> None:
         self._tell("text", branch_id, text=text)
 
-    def answered(self, branch_id: int, answer: Answered) -> None:
+    def answered(self, branch_id: int, answer: Completion | Chosen) -> None:
         if isinstance(answer, Completion):
             self._tell(
                 "completion",
@@ -220,6 +221,9 @@ def _answers(given: Any) -> Iterator[tuple[int, Answered]]:
                 branch,
                 Completion(field_of(answer, "text", str), meta, bool(answer.get("truncated"))),
             )
+            continue
+        if "error" in answer:
+            yield branch, Failed(decode_error(answer["error"]))
             continue
         scores = decode_scores(answer.get("scores"))
         yield branch, Chosen(scores, field_of(answer, "draw", float), {})

@@ -6,7 +6,7 @@ nothing of where the replica is.
 
 from __future__ import annotations
 
-from sgdsl.backends.replica import Answered, Chosen
+from sgdsl.backends.replica import Chosen
 from sgdsl.errors import BackendError
 from sgdsl.graph import ROOT
 from sgdsl.machine import Choose, Completion, Generate, Idle, Spawn
@@ -58,12 +58,12 @@ class Follower:
         if branch_id in self.asked and self.run.streaming:
             self.run.stream(branch_id, text)
 
-    def answered(self, branch_id: int, answer: Answered) -> None:
+    def answered(self, branch_id: int, answer: Completion | Chosen) -> None:
         """An answer to what was asked on the branch, and on from there."""
         self._take(branch_id, answer)
         self.advance()
 
-    def _take(self, branch_id: int, answer: Answered) -> None:
+    def _take(self, branch_id: int, answer: Completion | Chosen) -> None:
         if branch_id not in self.asked:
             self.advance()
         action = self.asked.get(branch_id)

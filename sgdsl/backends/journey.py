@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sgdsl.backends.follower import Follower
 from sgdsl.backends.lanes import CHARS_PER_TOKEN, Lane
-from sgdsl.backends.replica import Answered, Replica, Watcher
+from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
 from sgdsl.errors import BackendError
 from sgdsl.graph import Gen, Text
 from sgdsl.machine import Choose, Completion, Generate
@@ -168,7 +168,7 @@ class Leg(Watcher):
 
         self._if_present(stream)
 
-    def answered(self, branch_id: int, answer: Answered) -> None:
+    def answered(self, branch_id: int, answer: Completion | Chosen) -> None:
         def take() -> None:
             journey = self.journey
             shown = journey.shown.pop(branch_id, "")
@@ -186,6 +186,8 @@ class Leg(Watcher):
         with self.journey.lock:
             if not self.is_present or self.journey.carrier.fell(self, cause, branch_id):
                 return True
+            if branch_id is not None:
+                self.journey.answers.append((branch_id, Failed(cause)))
             self.journey.follower.failed(cause, branch_id)
             self.journey.settle()
             return False

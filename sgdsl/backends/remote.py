@@ -21,7 +21,7 @@ from sgdsl.backends.base import BackendStats
 from sgdsl.backends.follower import Follower
 from sgdsl.backends.http import Secret
 from sgdsl.backends.openai import bearer, check_url
-from sgdsl.backends.replica import Chosen, Replica
+from sgdsl.backends.replica import Answered, Chosen, Failed, Replica
 from sgdsl.backends.shapes import count
 from sgdsl.backends.sse import EventReader, EventTooLongError
 from sgdsl.chat import ChatTemplate
@@ -34,6 +34,7 @@ from sgdsl.protocol import (
     decode_numbers,
     decode_scores,
     decode_template,
+    encode_error,
     encode_node,
     encode_sampling,
     encode_scores,
@@ -419,7 +420,9 @@ def _beginning(run: Run) -> Json:
     return made
 
 
-def _encode_answer(answer: Completion | Chosen) -> Json:
+def _encode_answer(answer: Answered) -> Json:
+    if isinstance(answer, Failed):
+        return {"error": encode_error(answer.cause)}
     if isinstance(answer, Completion):
         return {"text": answer.text, "truncated": answer.truncated}
     return {"scores": encode_scores(answer.scores), "draw": answer.draw}

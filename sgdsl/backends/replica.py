@@ -28,7 +28,14 @@ class Chosen:
     meta: dict[str, Any] = field(default_factory=dict)
 
 
-Answered = Completion | Chosen
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a gen or select was answered, where a graph goes on without the branch."""
+
+    cause: BaseException
+
+
+Answered = Completion | Chosen | Failed
 
 
 class Watcher:
@@ -40,7 +47,7 @@ class Watcher:
 
     def streamed(self, branch_id: int, text: str) -> None: ...
 
-    def answered(self, branch_id: int, answer: Answered) -> None: ...
+    def answered(self, branch_id: int, answer: Completion | Chosen) -> None: ...
 
     def failed(self, cause: BaseException, branch_id: int | None) -> bool:
         """Whether that is the end of the replica, whatever the graph says of failures."""
@@ -92,6 +99,9 @@ class Replica(Run):
             if not isinstance(action, Generate | Choose):
                 return action
             if (known := self._known(branch_id)) is not None:
+                if isinstance(known, Failed):
+                    super().fail(known.cause, branch_id=branch_id)
+                    return self.next(branch_id) if self.outcome is None else Idle.FINISHED
                 return self._replay(branch_id, action, known)
             held = self._held[branch_id] = action
             if isinstance(action, Generate) and (lead := self.partials.pop(branch_id, "")):
@@ -113,7 +123,9 @@ class Replica(Run):
         recorded = self._replays.get(branch_id)
         return recorded.popleft() if recorded else None
 
-    def _replay(self, branch_id: int, action: Generate | Choose, known: Answered) -> Append:
+    def _replay(
+        self, branch_id: int, action: Generate | Choose, known: Completion | Chosen
+    ) -> Append:
         if isinstance(action, Generate):
             assert isinstance(known, Completion), "a gen is answered by a completion"
             super().complete(branch_id, known)
