@@ -85,7 +85,7 @@ class Session:
                             continue  # it has ended meanwhile
                         served = self._begin(run_id, update)
                     served.update(update)
-                except (UsageError, ValueError) as error:  # of grammars, too
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is this run's alone
                     self.emit(
                         {"event": "failed", "run": run_id, "branch": None}
                         | {"error": encode_error(error)}

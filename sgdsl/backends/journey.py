@@ -49,6 +49,9 @@ class Journey:
         self.answers: list[tuple[int, Answered]] = []
         self.shown: dict[int, str] = {}
         """What the readers of a stream have seen of gens that go on."""
+        if isinstance(run, Replica):  # a router among the providers of another
+            self.answers += run.answers
+            self.shown, run.partials = run.partials, {}
         self.leg: Leg | None = None
         self.num_failures = 0
         self.failed: set[int] = set()

@@ -295,6 +295,10 @@ def test_a_plain_post_runs_a_graph_and_ends_with_its_runs(mock: MockBackend) -> 
         ([gen_node(constraint={"kind": "Regex", "pattern": "("})], "GrammarError"),
         ([gen_node(constraint={"kind": "Regex"})], "a Regex has the fields pattern"),
         (["text"], "'text' is no object"),
+        (
+            [{"kind": "Join", "id": 0, "branch": 0, "children": [9], "mode": "gather_variable"}],
+            "failed",
+        ),
         ("text", "nodes='text' is not allowed"),
     ],
 )

@@ -354,9 +354,15 @@ def test_random_programs_come_to_the_same_whatever_fails_on_the_way(
     expected = run(MockBackend(reply, chat_template=TEMPLATE))
     well = Breaker(threshold=10**9)
     flaky = [Provider(Flaky(seed + i, failures), breaker=well) for i in range(2)]
-    with router(*flaky, max_attempts=200, backoff=Backoff(base_s=0.0)) as both:
+    patient = {"max_attempts": 200, "backoff": Backoff(base_s=0.0)}
+    with router(*flaky, **patient) as both:
         assert run(both) == expected
         assert all(lane.num_in_flight == 0 for lane in both._lanes)
+    with (
+        router(*flaky, max_attempts=1) as weak,
+        router(Provider(weak, breaker=well), flaky[1], **patient) as nested,
+    ):
+        assert run(nested) == expected
 
 
 lanes = st.lists(
