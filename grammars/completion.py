@@ -70,12 +70,16 @@ class Spelling:
     def __init__(self, byte: int, rest: Spelling | None) -> None:
         self.byte = byte
         self.rest = rest
-        self.length: int = rest.length + 1 if rest is not None else 0
         self.cost = 0
         self.token = -1
         self.after: Spelling | None = None
         self.is_fenced = False
-        self.is_sure: bool = rest is None or rest.is_sure
+        self.length: int
+        self.is_sure: bool
+        if rest is None:
+            self.length, self.is_sure = 0, True
+        else:
+            self.length, self.is_sure = rest.length + 1, rest.is_sure
 
     def tokens(self) -> Iterator[int]:
         """The ids of the fewest tokens that write it."""
@@ -198,8 +202,6 @@ class Completions:
         """The same, where nothing else is to be asked for; None where there is."""
         if node.nullable or tail.cost >= UNREACHABLE:
             return tail
-        if isinstance(node, Literal):
-            return self._bytes(node.data, tail)
         found = self._before.get((node, tail))
         if found is None:
             self.algebra.budget.spend(1, 4 * BYTES_PER_CELL)
@@ -207,15 +209,14 @@ class Completions:
 
     def _choose(self, node: Expr, tail: Spelling) -> Choosing:
         """The witness in front of `tail`; yields the pairs of which it needs the same."""
+        if isinstance(node, Literal):  # kept, too: what comes before it is kept by its spelling
+            return self._bytes(node.data, tail)
         if isinstance(node, ByteSet):
             return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
         if isinstance(node, Concat):
             return (yield from self._in_front(node, tail))
         if isinstance(node, Union):
-            cheapest = self._nowhere
-            for option in node.options:
-                cheapest = self._cheapest([cheapest, (yield option, tail)])
-            return cheapest
+            return (yield from self._any_of(node, tail))
         if isinstance(node, Repeat):
             return (yield from self._repeated(node, tail))
         if isinstance(node, Words):
@@ -235,6 +236,20 @@ class Completions:
             return self._fenced((yield kept, tail), SLACK)
         found = self.witness(node)
         return self._nowhere if found is None else self._bytes(found, tail)
+
+    def _any_of(self, node: Union, tail: Spelling) -> Choosing:
+        """The cheapest of some alternatives. Of the spellings of a character, single bytes come
+        first: the others are many, and hardly ever cheaper.
+        """
+        for option in node.options:
+            if isinstance(option, ByteSet) and option.mask.bit_count() > TRIED_BYTES:
+                found = yield option, tail
+                if found.cost <= tail.cost + 1:
+                    return found
+        cheapest = self._nowhere
+        for option in node.options:
+            cheapest = self._cheapest([cheapest, (yield option, tail)])
+        return cheapest
 
     def _in_front(self, node: Expr, tail: Spelling) -> Choosing:
         """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""
@@ -270,16 +285,16 @@ class Completions:
     def _byte(self, byte: int, tail: Spelling) -> Spelling:
         """One byte in front: the best token that starts with it, and what it leaves."""
         cell = Spelling(byte, tail)
-        cell.cost = UNREACHABLE
+        best = UNREACHABLE - 1
         child, token_at = self.vocabulary.child, self.vocabulary.token_at
-        node = child.get(byte)
-        after: Spelling | None = tail
-        while node is not None and after is not None:
-            if token_at[node] >= 0 and after.cost + 1 < cell.cost:
-                cell.cost, cell.token, cell.after = after.cost + 1, token_at[node], after
-            goes_on = after.rest is not None and not after.is_fenced
-            node = child.get(node * 256 + after.byte) if goes_on else None
-            after = after.rest
+        node, after = child.get(byte), tail
+        while node is not None:
+            if after.cost < best and token_at[node] >= 0:
+                best, cell.token, cell.after = after.cost, token_at[node], after
+            if after.rest is None or after.is_fenced:
+                break
+            node, after = child.get(node * 256 + after.byte), after.rest
+        cell.cost = best + 1
         return cell
 
     def _fenced(self, tail: Spelling, slack: int) -> Spelling:
@@ -298,6 +313,16 @@ class Completions:
         chosen = single if single else mask
         letters = chosen & _COMMON
         return _some_bytes(letters or chosen, TRIED_BYTES)
+
+    def cost_of_run(self, begun: Expr, body: Expr, low: int, tail: Spelling) -> int:
+        """The cost of `begun . body{low,}` and `tail`, which need not be made for it."""
+        if tail.cost < UNREACHABLE and low:
+            rounds = self._rounds.setdefault((body, tail), [tail])
+            while len(rounds) <= low:
+                self.algebra.budget.spend()
+                rounds.append(self._prepend(body, rounds[-1]))
+            tail = rounds[low]
+        return self._prepend(begun, tail).cost
 
     # -- searching -----------------------------------------------------------------------------
 

@@ -104,20 +104,21 @@ def before_pending(algebra: Algebra, node: Expr) -> Expr | None:
     while isinstance(node, Concat):
         if isinstance(node.head, Ref) and node.head.pending:
             return algebra.sequence(heads)
-        if _has_ref(node.head):
+        if has_ref(node.head):
             return None
         heads.append(node.head)
         node = node.tail
     return algebra.sequence(heads) if isinstance(node, Ref) and node.pending else None
 
 
-def _has_ref(node: Expr) -> bool:
+def has_ref(node: Expr) -> bool:
+    """Whether a reference stands in it."""
     if isinstance(node, Concat):
-        return _has_ref(node.head) or _has_ref(node.tail)
+        return has_ref(node.head) or has_ref(node.tail)
     if isinstance(node, Union | Intersection):
-        return any(map(_has_ref, node.options))
+        return any(map(has_ref, node.options))
     if isinstance(node, Repeat | Complement):
-        return _has_ref(node.body)
+        return has_ref(node.body)
     return isinstance(node, Ref)
 
 

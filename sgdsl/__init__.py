@@ -19,6 +19,7 @@ from sgdsl.api import (
     gen_string,
     image,
     select,
+    separate_reasoning,
     system,
     system_begin,
     system_end,
@@ -32,6 +33,7 @@ from sgdsl.backends.mock import MockBackend
 from sgdsl.backends.script import STALL
 from sgdsl.batch_errors import BatchFailed, BatchInterrupted
 from sgdsl.chat import ChatTemplate
+from sgdsl.chat_families import get_chat_template, register_chat_template
 from sgdsl.choices import (
     greedy_token_selection,
     token_length_normalized,
@@ -41,6 +43,7 @@ from sgdsl.context import backend_for, get_default_backend, set_default_backend
 from sgdsl.errors import (
     BackendError,
     CancelledError,
+    CheckFailed,
     ProgramError,
     ProviderError,
     SgdslError,
@@ -79,6 +82,7 @@ __all__ = [
     "BatchInterrupted",
     "CancelledError",
     "ChatTemplate",
+    "CheckFailed",
     "Completion",
     "Engine",
     "Graph",
@@ -106,11 +110,14 @@ __all__ = [
     "gen",
     "gen_int",
     "gen_string",
+    "get_chat_template",
     "get_default_backend",
     "get_server_info",
     "greedy_token_selection",
     "image",
+    "register_chat_template",
     "select",
+    "separate_reasoning",
     "set_default_backend",
     "system",
     "system_begin",

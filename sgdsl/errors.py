@@ -58,3 +58,13 @@ class ProgramError(SgdslError, RuntimeError):
         super().__init__(message)
         self.node = node
         self.source = source
+
+
+class CheckFailed(ProgramError):  # noqa: N818 - as `BatchFailed`
+    """A `check` did not pass however often its gen was written again. `value`: the last one; None
+    where it could not even be read.
+    """
+
+    def __init__(self, message: str, *, node: str, source: str, value: object) -> None:
+        super().__init__(message, node=node, source=source)
+        self.value = value

@@ -6,17 +6,18 @@ arguments' names, nor of the other calls of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
 from sgdsl.backends.base import Backend
 from sgdsl.context import Caller, caller
-from sgdsl.graph import Sampling
+from sgdsl.expressions import Part
+from sgdsl.graph import ROOT, Sampling
 from sgdsl.reader import RunReader
 from sgdsl.recorder import Recorder
 from sgdsl.run import Run
-from sgdsl.source import body_source
+from sgdsl.source import body_source, head_source
 from sgdsl.state import ProgramState
 
 GRACE_S = 1.0
@@ -29,7 +30,7 @@ STREAMED = (
 
 
 class Execution:
-    """`call(state)` runs the body."""
+    """`call(state)` runs the body. `start`: what stands on the state before it."""
 
     __slots__ = ("_backend", "_call", "_caller", "_code", "_recorder", "run", "state")
 
@@ -43,6 +44,7 @@ class Execution:
         seed: int,
         streaming: bool = False,
         num_api_spec_tokens: int | None = None,
+        start: Sequence[Part] = (),
     ) -> None:
         self._call = call
         self._code = code
@@ -57,6 +59,8 @@ class Execution:
             keeps_nodes=getattr(backend, "passes_nodes_on", False),
         )
         self._recorder = Recorder(self.run, backend)
+        if start:
+            self._recorder.write(ROOT, start, source=head_source(code))
         self.state = ProgramState(self._recorder, RunReader(self.run, self._recorder))
 
     def body(self) -> None:

@@ -17,10 +17,12 @@ from sgdsl.arguments import RUN_ARGUMENTS, RunArguments, refuse, sampling_from
 from sgdsl.backends.base import Backend
 from sgdsl.batch import AUTO_THREADS, Batch, Limits, OnError
 from sgdsl.context import backend_for, caller, seed_for
+from sgdsl.conversation import Starts, conversation_parts, starts_of
 from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
-from sgdsl.expressions import Hole
+from sgdsl.expressions import Hole, Part
 from sgdsl.graph import DEFAULT_SAMPLING, Graph, Sampling
+from sgdsl.html import untraced_html
 from sgdsl.progress import Progress
 from sgdsl.seeds import derive_seed
 from sgdsl.state import ProgramState
@@ -56,6 +58,14 @@ class Program(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<program {self.__name__}({', '.join(self.parameters)})>"
+
+    def _repr_html_(self) -> str:
+        """The program's graph, where it can be traced without arguments; else why it cannot."""
+        try:
+            return self.trace()._repr_html_()
+        except Exception as error:  # noqa: BLE001 - a body may raise anything, and a view must not
+            head = f"{self.__name__}({', '.join(self.parameters)})"
+            return untraced_html(head, f"{type(error).__name__}: {error}")
 
     @overload
     def __call__(self, state: ProgramState, /, *args: Any, **kwargs: Any) -> R: ...
@@ -94,6 +104,7 @@ class Program(Generic[R]):
         stream: bool = False,
         backend: Backend | None = None,
         use_thread: bool = True,
+        messages: Sequence[Any] | None = None,
         args: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> ProgramState:
@@ -104,11 +115,15 @@ class Program(Generic[R]):
         the caller's, inside of another program's body, and else 128 new tokens at temperature 1.
         `seed`: the same one gives the same output. `stream`: return at once, while the body goes on
         in a thread of its own. `use_thread` changes nothing here; it is accepted for compatibility.
+        `messages`: a conversation to start from, in OpenAI's format, as if the body began by
+        appending it. Where the program has an argument of that name, it is that one.
 
         Raises what the body raises, and `UsageError` for arguments that cannot work. A run that
         fails for another reason says so in `state.outcome`, and when it is read.
         """
         given = {key: value for key, value in locals().items() if value is not None}
+        if messages is not None and "messages" in self.parameters:
+            kwargs["messages"], messages = messages, None
         by_name: object = args
         if by_name is not None and not isinstance(by_name, Mapping):
             allowed = "a dict of the program's arguments by name; give a list's entries by position"
@@ -122,6 +137,7 @@ class Program(Generic[R]):
             seed=_seed("run", seed),
             backend=backend_for(backend),
             streaming=stream,
+            start=conversation_parts("run", messages),
         )
         if stream:
             threading.Thread(
@@ -142,6 +158,7 @@ class Program(Generic[R]):
         progress_bar: bool = False,
         generator_style: Literal[False] = False,
         on_error: OnError = "collect",
+        messages: Sequence[Any] | None = None,
         **sampling: Unpack[RunArguments],
     ) -> list[ProgramState]: ...
 
@@ -155,6 +172,7 @@ class Program(Generic[R]):
         progress_bar: bool = False,
         generator_style: Literal[True],
         on_error: OnError = "collect",
+        messages: Sequence[Any] | None = None,
         **sampling: Unpack[RunArguments],
     ) -> Iterator[ProgramState]: ...
 
@@ -167,6 +185,7 @@ class Program(Generic[R]):
         progress_bar: bool = False,
         generator_style: bool = False,
         on_error: OnError = "collect",
+        messages: Sequence[Any] | None = None,
         **sampling: Unpack[RunArguments],
     ) -> list[ProgramState] | Iterator[ProgramState]:
         """Run the body once for every row: a dict of arguments, or a tuple of positional ones.
@@ -178,7 +197,8 @@ class Program(Generic[R]):
         `generator_style` yields them instead, each as soon as it and those before are finished, and
         reads `batch` only as far as it is needed. `num_threads` bounds the threads that run bodies;
         a program that does not wait needs one. The sampling arguments are those of `run`; with
-        `seed`, row i gets its own seed, made of `seed` and i.
+        `seed`, row i gets its own seed, made of `seed` and i. `messages`: the conversation that all
+        rows start from, or a list with one for each row.
         """
         where = "run_batch"
         chosen = backend_for(backend)
@@ -195,8 +215,10 @@ class Program(Generic[R]):
         if isinstance(rows, Sequence):
             for index, row in enumerate(rows):
                 self._call_of_row(index, row)
+        starts = starts_of(where, messages, rows)
         start = functools.partial(
             self._start_row,
+            starts=starts,
             backend=chosen,
             sampling=_sampling(where, {k: v for k, v in sampling.items() if v is not None}),
             seed=_seed(where, sampling.get("seed")),
@@ -228,12 +250,15 @@ class Program(Generic[R]):
             num_api_spec_tokens=self._num_api_spec_tokens,
         )
 
-    def trace(self, *values: Any, **kwargs: Any) -> Graph:
+    def trace(self, *values: Any, messages: Sequence[Any] | None = None, **kwargs: Any) -> Graph:
         """The program's graph, without a model. Arguments that are not given and have no default
-        are names, `{question}` in the printed graph.
+        are names, `{question}` in the printed graph. `messages`: as for `run`.
 
         Raises `TraceError` where the body needs the value of such an argument, or of a variable.
         """
+        if messages is not None and "messages" in self.parameters:
+            kwargs["messages"], messages = messages, None
+        start = conversation_parts("trace", messages)
         self._refuse_unknown("trace", kwargs)
         try:
             bound = self._signature.bind_partial(*values, **{**self._bound, **kwargs})
@@ -249,7 +274,9 @@ class Program(Generic[R]):
                 bound.arguments[name] = Hole(f"argument {name!r}", f"{{{name}}}")
         bound.apply_defaults()
         args, named, body = bound.args, bound.kwargs, self._body
-        return trace(lambda state: body(state, *args, **named), self.__name__, self.parameters)
+        return trace(
+            lambda state: body(state, *args, **named), self.__name__, self.parameters, start=start
+        )
 
     def _call(self, values: Sequence[Any], named: Mapping[str, Any]) -> Callable[[ProgramState], R]:
         """The body with its arguments; raises `UsageError` if they do not fit."""
@@ -304,14 +331,23 @@ class Program(Generic[R]):
         )
 
     def _start_row(
-        self, index: int, row: BatchRow, *, backend: Backend, sampling: Sampling, seed: int
+        self,
+        index: int,
+        row: BatchRow,
+        *,
+        backend: Backend,
+        sampling: Sampling,
+        seed: int,
+        starts: Starts,
     ) -> Execution:
+        start: Sequence[Part] = ()
         try:
             call: Callable[[ProgramState], Any] = self._call_of_row(index, row)
+            start = starts(index)
         except UsageError as error:
             call = functools.partial(_raise, error)
         seed = derive_seed(seed, index)
-        return self._execution(call, backend=backend, sampling=sampling, seed=seed)
+        return self._execution(call, backend=backend, sampling=sampling, seed=seed, start=start)
 
     def _execution(
         self,
@@ -321,6 +357,7 @@ class Program(Generic[R]):
         sampling: Sampling,
         seed: int,
         streaming: bool = False,
+        start: Sequence[Part] = (),
     ) -> Execution:
         return Execution(
             call,
@@ -330,6 +367,7 @@ class Program(Generic[R]):
             seed=seed,
             streaming=streaming,
             num_api_spec_tokens=self._num_api_spec_tokens,
+            start=start,
         )
 
 

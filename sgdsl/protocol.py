@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import grammars
@@ -23,6 +23,7 @@ from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Assign, Gen, Node, Sampling
+from sgdsl.reasoning import Tags
 
 VERSION = 1
 """Raised whenever an older reader would misunderstand; the other side refuses what it is not."""
@@ -90,6 +91,8 @@ def _encode_value(value: Any) -> Any:
         return encode_sampling(value)
     if isinstance(value, Constraint):
         return encode_constraint(value)
+    if isinstance(value, Tags):
+        return [value.start, value.end, value.begun]
     for name, method in _METHODS.items():
         if value == method:
             return name
@@ -108,6 +111,8 @@ def decode_node(data: Any) -> Node:
         if field.name in ("source", "typed") or (kind == "Assign" and field.name == "value"):
             continue
         if field.name not in data:
+            if field.default is not MISSING:
+                continue
             raise UsageError(f"a node of kind {kind!r} lacks {field.name!r}")
         given[field.name] = _decode_field(field.name, str(field.type), data[field.name])
     if kind == "Assign":
@@ -148,6 +153,13 @@ def _is_str(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _decode_tags(value: Any) -> Tags:
+    good = isinstance(value, list) and [type(part) for part in value] == [str, str, bool]
+    if not good or not value[0] or not value[1]:
+        raise UsageError(f"reasoning={value!r:.80} is not allowed; it is two texts and a bool")
+    return Tags(*value)
+
+
 def _is_temperature(value: Any) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and math.isfinite(value) and value >= 0
@@ -165,6 +177,7 @@ _DECODERS: dict[str, Callable[[Any], tuple[Any, bool]]] = {
     "tuple[str, ...] | None": _or_none(_tuple_of(_is_str)),
     "Sampling": lambda value: (decode_sampling(value), True),
     "Constraint | None": _or_none(lambda value: (decode_constraint(value), True)),
+    "Tags | None": _or_none(lambda value: (_decode_tags(value), True)),
     "method": lambda value: (
         _METHODS.get(value) if isinstance(value, str) else None,
         isinstance(value, str) and value in _METHODS,

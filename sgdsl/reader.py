@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from sgdsl.branch import Branch
 from sgdsl.errors import UsageError
-from sgdsl.graph import Gen
-from sgdsl.machine import Branch
+from sgdsl.explanation import Explanation
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
 from sgdsl.run import Run
@@ -27,6 +27,8 @@ class Reader(Protocol):
 
     def variable(self, branch_id: int, name: str | int) -> Any: ...
 
+    def unread_variable(self, branch_id: int, name: str | int) -> Any: ...
+
     def meta(self, branch_id: int, name: str) -> Any: ...
 
     def text(self, branch_id: int) -> Any: ...
@@ -38,6 +40,8 @@ class Reader(Protocol):
     def wait(self, branch_id: int) -> None: ...
 
     def returned(self) -> Any: ...
+
+    def explain(self) -> Explanation: ...
 
 
 class RunReader:
@@ -69,6 +73,16 @@ class RunReader:
         return branch is not None and branch.defines(name)
 
     def variable(self, branch_id: int, name: str | int) -> Any:
+        self._submit(branch_id, name)
+        return self._run.variable(branch_id, name, until_end=not self._inside)
+
+    def unread_variable(self, branch_id: int, name: str | int) -> Any:
+        """As `variable`, for a body that checks it: a typed value stays unread."""
+        self._submit(branch_id, name)
+        return self._run.unread_variable(branch_id, name)
+
+    def _submit(self, branch_id: int, name: str | int) -> None:
+        """What the body wrote is on its way, and the variable is to come of it."""
         if self._writing:
             if not self._recorder.defines(branch_id, name):
                 raise UsageError(
@@ -76,7 +90,6 @@ class RunReader:
                     f"{self._recorder.names(branch_id)!r}; read one of these, or generate it first"
                 )
             self._recorder.flush()
-        return self._run.variable(branch_id, name, until_end=not self._inside)
 
     def meta(self, branch_id: int, name: str) -> Any:
         self.variable(branch_id, name)
@@ -102,6 +115,11 @@ class RunReader:
             self._run.wait_until(lambda: self._still(branch_id))
         else:
             self._run.wait()
+
+    def explain(self) -> Explanation:
+        if self._writing:
+            self._recorder.flush()
+        return self._run.explain()
 
     def returned(self) -> Any:
         if not self._inside:
@@ -156,24 +174,38 @@ class RunReader:
 
 
 class _Sent:
-    """How far a stream has been passed on: whole pieces, and characters after them."""
+    """How far a stream has been passed on: whole pieces, and characters after them. What has been
+    passed on stays so: after a rewind it goes on from there, with what is written now.
+    """
 
-    __slots__ = ("chars", "pieces")
+    __slots__ = ("chars", "pieces", "rewinds")
 
     def __init__(self) -> None:
         self.pieces = 0
         self.chars = 0
+        self.rewinds = 0
+
+    def _rewind(self, branch: Branch) -> bool:
+        """Back to where the branch went back to, if it did."""
+        missed = branch.rewinds[self.rewinds :]
+        self.rewinds += len(missed)
+        if missed and self.pieces >= missed[0]:
+            self.pieces, self.chars = missed[0], 0
+        return bool(missed)
 
     def news(self, branch: Branch) -> str:
+        self._rewind(branch)
         texts = [piece.text for piece in branch.pieces[self.pieces :]] + [branch.partial]
-        texts[0] = texts[0][self.chars :]  # sent while it was partial
+        text = "".join(texts)[self.chars :]  # those were sent while they were partial
         self.chars = len(branch.partial)
         self.pieces = len(branch.pieces)
-        return "".join(texts)
+        return text
 
     def news_of(self, branch: Branch, name: str) -> str:
-        writing = isinstance(branch.active, Gen) and branch.active.name == name
-        text = branch.partial if writing else ""
+        if self._rewind(branch):
+            self.chars = 0
+        writing = branch.writes(name)
+        text = branch.partial_of(name) if writing else ""
         if not writing and not branch.awaits(name):
             text = branch.texts.get(name, "")
         news = text[self.chars :]

@@ -12,9 +12,10 @@ from functools import partial
 from typing import NoReturn
 
 from sgdsl.backends.base import Backend
+from sgdsl.checks import Condition
 from sgdsl.errors import BackendError, CancelledError, UsageError
 from sgdsl.expressions import Part
-from sgdsl.graph import Fork, Join, Node, Shape
+from sgdsl.graph import Check, Fork, Join, Node, Shape
 from sgdsl.run import Run
 from sgdsl.source import Source, user_source
 
@@ -33,6 +34,7 @@ class Recorder:
     __slots__ = (
         "_backend",
         "_closed",
+        "_conditions",
         "_lock",
         "_next_branch",
         "_run",
@@ -49,6 +51,8 @@ class Recorder:
         self._shape: Shape | None = Shape()
         self._next_branch = 1
         self._started = False
+        self._conditions: dict[int, tuple[int, tuple[Condition, ...]]] = {}
+        """Of a branch, the id of the gen that was checked last, and what was asked of it."""
         self._closed: str | None = None
         self.nodes: list[Node] = []
         """Those not yet submitted (of a trace: all)."""
@@ -60,11 +64,13 @@ class Recorder:
         recorder._closed = reason
         return recorder
 
-    def write(self, branch: int, parts: Sequence[Part]) -> None:
-        """Append to a branch: all parts, or none if one of them cannot stand there."""
+    def write(self, branch: int, parts: Sequence[Part], *, source: Source | None = None) -> None:
+        """Append to a branch: all parts, or none if one of them cannot stand there. `source`: the
+        line that writes them, if it is not that of the caller.
+        """
         with self._lock:
             shape = self._open_shape()
-            source = user_source()
+            source = source or user_source()
             nodes = [part(id_, branch, source) for id_, part in enumerate(parts, shape.next_id)]
             shape.admit_all(nodes)
             self.nodes += nodes
@@ -79,6 +85,34 @@ class Recorder:
 
     def join(self, branch: int, children: tuple[int, ...], mode: str) -> None:
         self.write(branch, (partial(Join, children=children, mode=mode),))
+
+    def check(
+        self, branch: int, condition: Condition, *, name: str | None, retries: int
+    ) -> tuple[Check, list[Condition]]:
+        """Write a check; returns its node, and all that was asked of its gen, this at last. It must
+        hold together of whatever is written in the end.
+        """
+        with self._lock:
+            own = self._open_shape().last_gen(branch)
+            shown = own if name is None and isinstance(own, str) else name
+            self.write(branch, (partial(Check, name=shown, retries=retries),))
+            node = self.nodes[-1]
+            assert isinstance(node, Check), "it was written just now"
+            gen, key = self._open_shape().checked(node, shown)
+            of_gen, asked = self._conditions.get(branch, (gen, ()))
+            asked = (*(asked if of_gen == gen else ()), condition.of(key))
+            self._conditions[branch] = (gen, asked)
+            return node, list(asked)
+
+    def rewind(self, check: Check, attempt: int) -> None:
+        """Have the last gen written again, as its check asks for."""
+        again = partial(Check, name=check.name, retries=check.retries, attempt=attempt)
+        self.write(check.branch, (again,))
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether nothing that is written will ever be carried out."""
+        return self._run is None
 
     def defines(self, branch: int, name: str | int) -> bool:
         """Whether what was written so far defines the variable (an int: the unnamed one there)."""

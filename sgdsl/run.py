@@ -18,6 +18,7 @@ from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError
+from sgdsl.explanation import BranchRecord, Explanation
 from sgdsl.graph import Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
 from sgdsl.outcome import Outcome, failure
@@ -86,7 +87,7 @@ class Run:
         self.cancelled = False
         self.returned = False
         self.value: object = None
-        self._machine = Machine(template=template, defaults=defaults)
+        self._machine = Machine(template=template, defaults=defaults, seed=seed)
         self._changed = threading.Condition()
         self._watchers: list[Callable[[Run], None]] = []
 
@@ -181,6 +182,11 @@ class Run:
         one. Without one: `until_end`, the program may still write it, so that only the run's end
         says that there is none; else it is enough that the branch has carried out what it has.
         """
+        value = self.unread_variable(branch_id, name, until_end=until_end)
+        return self._read(value) if isinstance(value, Lazy) else value
+
+    def unread_variable(self, branch_id: int, name: str | int, *, until_end: bool = False) -> Any:
+        """The same, but a typed value stays unread: a check may still want it written again."""
         self.wait_until(
             lambda: self._has(branch_id, name) or (not until_end and self._still(branch_id))
         )
@@ -193,8 +199,7 @@ class Run:
                 f"variable {name!r} was read, but this branch defines only {has!r}; "
                 "read one of these, or generate it first"
             )
-        value = branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
-        return self._read(value) if isinstance(value, Lazy) else value
+        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
 
     def settle(self, branch_id: int) -> Branch:
         """The branch, once it has carried out all that was written on it."""
@@ -207,6 +212,13 @@ class Run:
     def peek(self, branch_id: int) -> Branch | None:
         """The branch as it stands, for looking only; None before its fork has been carried out."""
         return self._machine.branches.get(branch_id)
+
+    def explain(self) -> Explanation:
+        """What was carried out so far, node by node."""
+        with self._changed:
+            branches = [BranchRecord.of(branch) for branch in self._machine.branches.values()]
+            waiting, outcome = self._machine.waiting(), self.outcome
+        return Explanation(branches, waiting, outcome)
 
     def wait_until(self, reached: Callable[[], bool], *, timeout_s: float | None = None) -> None:
         """Wait until `reached()` (called under the run's lock) holds or the run is finished."""

@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from sgdsl.api import check_name, role_expr
+from sgdsl.checks import Predicate, condition_from, first_refusal, retries_from
 from sgdsl.errors import UsageError
+from sgdsl.explanation import Explanation
 from sgdsl.expressions import Expr, Part, parts_of
 from sgdsl.graph import ROOT, Assign, Ref, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd
 from sgdsl.outcome import Outcome
@@ -85,10 +87,53 @@ class ProgramState:
         messages: list[dict[str, str]] = self._reader.messages(self._branch)
         return messages
 
+    def check(
+        self,
+        predicate: Predicate,
+        *,
+        retries: int = 3,
+        name: str | None = None,
+        message: str | None = None,
+    ) -> Any:
+        """Have the last gen written again, with another seed, until `predicate(value)` is true; at
+        most `retries` times. Returns the value that passed.
+
+        `name`: what to look at, if not that gen's own variable: a scope that has closed since. No
+        is what is false, an `AssertionError`, a `ValueError`, or a value that its type refuses. All
+        that was appended since the gen is written again too, as it was. `message` says what was
+        asked for.
+
+        Raises `CheckFailed` after that; `UsageError` where no gen stands before it on this branch,
+        or a select, an assignment, a fork or a join came since.
+        """
+        if name is not None:
+            check_name("check", name)
+        condition, most = condition_from(predicate, message), retries_from(retries)
+        node, conditions = self._recorder.check(self._branch, condition, name=name, retries=most)
+        key = conditions[-1].key
+        if self._recorder.is_trace:
+            return self._reader.variable(self._branch, key)
+        read = partial(self._reader.unread_variable, self._branch)
+        for attempt in range(1, most + 2):
+            due = conditions if attempt > 1 else conditions[-1:]  # the others have passed
+            refusal = first_refusal(due, read)
+            if refusal is None:
+                return self._reader.variable(self._branch, key)
+            if attempt > most:
+                raise refusal.error(node)
+            self._recorder.rewind(node, attempt)
+        raise AssertionError("the last attempt passes or raises")
+
     def get_meta_info(self, name: str) -> dict[str, Any]:
         """What the backend tells about a gen or a select, such as its log-probabilities."""
         meta: dict[str, Any] = self._reader.meta(self._branch, name)
         return meta
+
+    def explain(self) -> Explanation:
+        """The run as a tree, over all its branches: what each node wrote, its tokens, time and
+        log-probability, and where it failed. Does not wait: what goes on is shown as it stands.
+        """
+        return self._reader.explain()
 
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """The text, or that of one variable, in pieces as they arrive."""

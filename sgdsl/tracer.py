@@ -5,13 +5,14 @@ Owns what a trace answers to reads. What a name can do and what it cannot is `Ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sgdsl.context import Caller, caller
 from sgdsl.errors import SgdslError, TraceError, UsageError
-from sgdsl.expressions import Hole
-from sgdsl.graph import DEFAULT_SAMPLING, Graph
+from sgdsl.explanation import Explanation
+from sgdsl.expressions import Hole, Part
+from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Graph
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
 from sgdsl.source import user_source
@@ -41,6 +42,9 @@ class HoleReader:
             )
         return Hole(f"variable {name!r}", f"{{{name}}}")
 
+    def unread_variable(self, branch_id: int, name: str | int) -> Hole:
+        return self.variable(branch_id, name)
+
     def meta(self, branch_id: int, name: str) -> Hole:
         self.variable(branch_id, name)
         return Hole(f"the meta info of {name!r}", f"{{meta info of {name}}}")
@@ -57,16 +61,27 @@ class HoleReader:
     def wait(self, branch_id: int) -> None:
         """Nothing runs, so there is nothing to wait for."""
 
+    def explain(self) -> Explanation:
+        raise TraceError("explain(): a trace has run nothing; draw its graph with draw()")
+
     def returned(self) -> Any:
         raise TraceError("a trace has no return value yet: its body is running")
 
 
-def trace(call: Callable[[ProgramState], Any], name: str, parameters: tuple[str, ...]) -> Graph:
-    """The graph that `call` (a body with its arguments) writes.
+def trace(
+    call: Callable[[ProgramState], Any],
+    name: str,
+    parameters: tuple[str, ...],
+    *,
+    start: Sequence[Part] = (),
+) -> Graph:
+    """The graph that `call` (a body with its arguments) writes behind `start`.
 
     Raises `TraceError` where the body needs a value that a trace does not have.
     """
     recorder = Recorder()
+    if start:
+        recorder.write(ROOT, start)
     before = caller.set(Caller(None, DEFAULT_SAMPLING, 0))
     try:
         call(ProgramState(recorder, HoleReader(recorder)))

@@ -24,6 +24,9 @@ from sgdsl.graph import ROOT
 from sgdsl.machine import Append, Choose, Completion, Generate, Idle, Spawn
 from sgdsl.run import Run
 
+NOTHING = Completion("", {"finish_reason": {"type": "length", "length": 0}})
+"""Of a gen that draws nothing."""
+
 
 class _Drive:
     """One run as its driver sees it."""
@@ -213,12 +216,14 @@ class MockBackend:
         branch = run.peek(branch_id)
         assert branch is not None, "an active branch exists"
         prompt = branch.text()
-        request = Request(node.name, prompt, action.sampling, node.constraint, run.seed)
-        reply = self._script.reply(request)
+        seed = run.seed if action.sampling.seed is None else action.sampling.seed
+        request = Request(node.name, prompt, action.sampling, node.constraint, seed)
+        draws = action.sampling.max_tokens != 0
+        reply: Completion | Stall = self._script.reply(request) if draws else NOTHING
         drive.live.remove(branch_id)
         if isinstance(reply, Stall):
             return
-        if self._checks and node.constraint is not None:
+        if self._checks and draws and node.constraint is not None:
             self._check(reply, node.constraint)
         words = len(reply.text.split())
         meta = {
