@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
@@ -74,6 +75,25 @@ class Service:
         )
 
     # Beyond the protocol.
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still takes runs: it was neither closed, nor has it died."""
+        return self._thread.is_open
+
+    def server_info(self) -> dict[str, Any]:
+        """What `get_server_info` tells of it: sizes and totals."""
+        stats, scheduler = self.stats(), self._engine.scheduler
+        return {
+            "max_in_flight": self.max_in_flight,
+            "prompt_tokens": stats.prompt_tokens,
+            "cached_tokens": stats.cached_tokens,
+            "completion_tokens": stats.completion_tokens,
+            "num_running": scheduler.num_running,
+            "num_waiting": scheduler.num_waiting,
+            "preemptions": scheduler.counts.preemptions,
+            "steps": asdict(self.step_stats),
+        }
 
     @property
     def step_stats(self) -> StepStats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sgdsl.api import (
@@ -46,6 +47,7 @@ from sgdsl.errors import (
     CheckFailed,
     DeadlineError,
     ProgramError,
+    ProviderError,
     SgdslError,
     TraceError,
     UsageError,
@@ -59,6 +61,15 @@ from sgdsl.threads import num_left_behind
 
 if TYPE_CHECKING:
     from runtime import Runtime
+    from sgdsl.backends.anthropic import Anthropic
+    from sgdsl.backends.lanes import Provider
+    from sgdsl.backends.litellm import LiteLLM
+    from sgdsl.backends.openai import OpenAI
+    from sgdsl.backends.policy import RateLimit
+    from sgdsl.backends.remote import RuntimeEndpoint
+    from sgdsl.backends.router import Router
+
+    Engine = Runtime
 
 __all__ = [
     "REGEX_BOOL",
@@ -66,6 +77,7 @@ __all__ = [
     "REGEX_INT",
     "REGEX_STR",
     "STALL",
+    "Anthropic",
     "AsyncProgram",
     "AsyncProgramState",
     "Backend",
@@ -78,13 +90,21 @@ __all__ = [
     "CheckFailed",
     "Completion",
     "DeadlineError",
+    "Engine",
     "Graph",
+    "LiteLLM",
     "MockBackend",
+    "OpenAI",
     "Outcome",
     "Program",
     "ProgramError",
     "ProgramState",
+    "Provider",
+    "ProviderError",
+    "RateLimit",
+    "Router",
     "Runtime",
+    "RuntimeEndpoint",
     "SgdslError",
     "TraceError",
     "UsageError",
@@ -98,6 +118,7 @@ __all__ = [
     "gen_string",
     "get_chat_template",
     "get_default_backend",
+    "get_server_info",
     "greedy_token_selection",
     "image",
     "num_left_behind",
@@ -117,12 +138,27 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "Anthropic": "sgdsl.backends.anthropic",
+    "LiteLLM": "sgdsl.backends.litellm",
+    "OpenAI": "sgdsl.backends.openai",
+    "Engine": "runtime",
+    "Runtime": "runtime",
+    "RuntimeEndpoint": "sgdsl.backends.remote",
+    "Provider": "sgdsl.backends.lanes",
+    "RateLimit": "sgdsl.backends.policy",
+    "Router": "sgdsl.backends.router",
+}
+
 if not TYPE_CHECKING:  # or every name would exist for a type checker
 
     def __getattr__(name: str) -> Any:
-        """`Runtime`, the in-process engine, brings torch: it is imported when it is first used."""
-        if name == "Runtime":
-            return importlib.import_module("runtime").Runtime
+        """What brings torch (`Runtime`, the in-process engine) or an HTTP client is imported when
+        it is first used.
+        """
+        if name in _LAZY:
+            module = importlib.import_module(_LAZY[name])
+            return getattr(module, "Runtime" if name == "Engine" else name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -133,3 +169,15 @@ def flush_cache(backend: Backend | None = None) -> Any:
     if flush is None:
         raise UsageError(f"flush_cache: {chosen!r} keeps no cache; leave the call out")
     return flush()
+
+
+def get_server_info(backend: Backend | None = None) -> dict[str, Any]:
+    """What the backend tells of itself: of a server or a runtime its sizes and totals, of any
+    other its token counts.
+    """
+    chosen = backend_for(backend)
+    tell = getattr(chosen, "server_info", None)
+    if tell is None:
+        return {"max_in_flight": chosen.max_in_flight, **asdict(chosen.stats())}
+    told: dict[str, Any] = tell()
+    return told

@@ -44,6 +44,7 @@ class AsyncExecution(Execution):
         sampling: Sampling,
         seed: int,
         streaming: bool = False,
+        num_api_spec_tokens: int | None = None,
         start: Sequence[Part] = (),
     ) -> None:
         super().__init__(
@@ -53,6 +54,7 @@ class AsyncExecution(Execution):
             sampling=sampling,
             seed=seed,
             streaming=streaming,
+            num_api_spec_tokens=num_api_spec_tokens,
             start=start,
         )
         self._call_async = call

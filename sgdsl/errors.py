@@ -22,6 +22,27 @@ class BackendError(SgdslError, RuntimeError):
     """The backend's fault: it died, was closed, or answered nonsense."""
 
 
+class ProviderError(BackendError):
+    """A provider could not be reached, refused, or answered nonsense.
+
+    `status`: of HTTP, None without an answer. `retryable`: the same request may succeed later;
+    `retry_after_s`: when, if the provider says so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
 class CancelledError(SgdslError):
     """The run was cancelled before it could finish."""
 

@@ -55,6 +55,7 @@ class Execution:
         sampling: Sampling,
         seed: int,
         streaming: bool = False,
+        num_api_spec_tokens: int | None = None,
         start: Sequence[Part] = (),
     ) -> None:
         self._call = call
@@ -63,7 +64,12 @@ class Execution:
         """When a limit ends the run, in seconds of `time.monotonic()`."""
         self._caller = Caller(backend, sampling, seed)
         self.run = Run(
-            template=backend.chat_template, defaults=sampling, seed=seed, streaming=streaming
+            template=backend.chat_template,
+            defaults=sampling,
+            seed=seed,
+            streaming=streaming,
+            num_api_spec_tokens=num_api_spec_tokens,
+            keeps_nodes=getattr(backend, "passes_nodes_on", False),
         )
         self._recorder = Recorder(self.run, backend)
         if start:

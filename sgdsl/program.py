@@ -58,8 +58,15 @@ class Program(Generic[R]):
 
     __name__: str
 
-    def __init__(self, body: Callable[..., Any], bound: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        bound: Mapping[str, Any] | None = None,
+        *,
+        num_api_spec_tokens: int | None = None,
+    ) -> None:
         self._body = body
+        self._num_api_spec_tokens = num_api_spec_tokens
         self._bound = dict(bound or {})
         self._parameters = Parameters(body, self._bound)
         self.parameters = self._parameters.names
@@ -307,7 +314,11 @@ class Program(Generic[R]):
     def bind(self, **kwargs: Any) -> Self:
         """This program with some of its arguments given, once and for all."""
         self._parameters.refuse_unknown("bind", kwargs)
-        return type(self)(self._body, {**self._bound, **kwargs})
+        return type(self)(
+            self._body,
+            {**self._bound, **kwargs},
+            num_api_spec_tokens=self._num_api_spec_tokens,
+        )
 
     def trace(self, *values: Any, messages: Sequence[Any] | None = None, **kwargs: Any) -> Graph:
         """The program's graph, without a model. Arguments that are not given and have no default
@@ -380,7 +391,8 @@ class Program(Generic[R]):
         return self._execution(call, start=start, **about)
 
     def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
-        return Execution(call, self._body.__code__, **about)
+        ahead = self._num_api_spec_tokens
+        return Execution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
 
     def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
         """The body of a row whose arguments do not fit."""
@@ -414,7 +426,8 @@ class AsyncProgram(Program[R]):
         return self.run(*args, **kwargs)
 
     def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
-        return AsyncExecution(call, self._body.__code__, **about)
+        ahead = self._num_api_spec_tokens
+        return AsyncExecution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
 
     def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
         return functools.partial(_raise_async, error)
@@ -437,14 +450,15 @@ def function(func: None = None, num_api_spec_tokens: int | None = None) -> _Deco
 def function(func: Callable[..., Any] | None = None, num_api_spec_tokens: int | None = None) -> Any:
     """Make a program of a function whose first parameter is the state. Bare or with arguments.
 
-    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens` is not supported.
+    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens`: a provider behind
+    an API is asked for so many tokens at once, ahead of the program; its literals and gens are
+    found in them as far as they fit, and asked for anew from there. The runtime needs none of it.
     """
-    if num_api_spec_tokens is not None:
-        raise UsageError(
-            f"function: num_api_spec_tokens={num_api_spec_tokens!r} is not supported yet; "
-            "leave it out"
-        )
-    return _program if func is None else _program(func)
+    ahead: object = num_api_spec_tokens
+    if ahead is not None and (not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1):
+        refuse("function", "num_api_spec_tokens", ahead, "a whole number of tokens, at least 1")
+    make = functools.partial(_program, num_api_spec_tokens=num_api_spec_tokens)
+    return make if func is None else make(func)
 
 
 class _Decorator(Protocol):
@@ -455,8 +469,9 @@ class _Decorator(Protocol):
     def __call__(self, func: Callable[..., R2], /) -> Program[R2]: ...
 
 
-def _program(func: Callable[..., Any]) -> Program[Any]:
-    return AsyncProgram(func) if inspect.iscoroutinefunction(func) else Program(func)
+def _program(func: Callable[..., Any], *, num_api_spec_tokens: int | None) -> Program[Any]:
+    kind = AsyncProgram if inspect.iscoroutinefunction(func) else Program
+    return kind(func, num_api_spec_tokens=num_api_spec_tokens)
 
 
 def _hole(name: str) -> Hole:

@@ -65,7 +65,8 @@ class Run:
     be turned on while the run goes on.
     `seed` is what all sampling of this run derives from. `ended_by_program`: the outcome did not
     wait for the backend, which may still be at it. `loop_thread`: the thread of the event loop that
-    the body needs; who waits there awaits.
+    the body needs; who waits there awaits. `num_api_spec_tokens` lets a backend that is paid by the
+    call ask for so many tokens ahead of the program; others pay no heed to it. `nodes`: all that the program wrote, for a backend that passes it on; None: nobody asked.
     """
 
     __slots__ = (
@@ -74,9 +75,12 @@ class Run:
         "_waiting",
         "_watchers",
         "cancelled",
+        "defaults",
         "ended_by_program",
         "id",
         "loop_thread",
+        "nodes",
+        "num_api_spec_tokens",
         "outcome",
         "returned",
         "seed",
@@ -91,9 +95,14 @@ class Run:
         defaults: Sampling,
         seed: int,
         streaming: bool = False,
+        num_api_spec_tokens: int | None = None,
+        keeps_nodes: bool = False,
     ) -> None:
         self.id = next(_run_ids)
+        self.num_api_spec_tokens = num_api_spec_tokens
+        self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
+        self.defaults = defaults
         self.streaming = streaming
         self.outcome: Outcome | None = None
         self.cancelled = False
@@ -112,6 +121,9 @@ class Run:
         with self._changed:
             if self.outcome is not None:
                 return
+            if self.nodes is not None:
+                nodes = list(nodes)
+                self.nodes += nodes
             self._machine.extend(nodes)
             overdue = self._machine.overdue()
         if overdue is not None:
@@ -324,6 +336,7 @@ class Run:
         if self.ended_by_program:
             return
         self._machine.release()
+        self.nodes = None
         self._changed = _RELEASED
 
     def _branch(self, branch_id: int) -> Branch | None:

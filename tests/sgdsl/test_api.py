@@ -263,6 +263,6 @@ def test_every_public_name_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "runtime", runtime)
     for name in sgl.__all__:
         assert getattr(sgl, name) is not None
-    with pytest.raises(AttributeError, match="'sgdsl' has no attribute 'Engine'"):
-        _ = sgl.Engine  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="'sgdsl' has no attribute 'Engines'"):
+        _ = sgl.Engines  # type: ignore[attr-defined]
     assert sgl.REGEX_INT == r"[-+]?[0-9]+[ \n]*"

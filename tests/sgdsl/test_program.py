@@ -80,8 +80,8 @@ def test_what_is_no_body_is_refused_by_the_decorator() -> None:
     for body, message in refused:
         with pytest.raises(sgl.UsageError, match=message):
             sgl.function(body)
-    with pytest.raises(sgl.UsageError, match="num_api_spec_tokens=8 is not supported"):
-        sgl.function(num_api_spec_tokens=8)
+    with pytest.raises(sgl.UsageError, match="num_api_spec_tokens=0 is not allowed"):
+        sgl.function(num_api_spec_tokens=0)
 
 
 @pytest.mark.parametrize(

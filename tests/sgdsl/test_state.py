@@ -477,10 +477,6 @@ def test_meta_info_has_the_keys_of_the_contract() -> None:
     assert meta.keys() >= {"normalized_prompt_logprobs", "input_token_logprobs"}
 
 
-def test_a_constrained_default_reply_is_not_checked_by_the_mock_but_a_type_is() -> None:
-    assert run(lambda s: s.append(gen("x", regex="[0-9]+")))["x"] == "mock"
-
-
 def test_the_body_may_fill_its_forks_from_threads_of_its_own() -> None:
     def body(s: ProgramState) -> None:
         s += "a"
