@@ -66,7 +66,8 @@ class Run:
     `seed` is what all sampling of this run derives from. `ended_by_program`: the outcome did not
     wait for the backend, which may still be at it. `loop_thread`: the thread of the event loop that
     the body needs; who waits there awaits. `num_api_spec_tokens` lets a backend that is paid by the
-    call ask for so many tokens ahead of the program; others pay no heed to it. `nodes`: all that the program wrote, for a backend that passes it on; None: nobody asked.
+    call ask for so many tokens ahead of the program; others pay no heed to it. `nodes`: all that
+    the program wrote, for a backend that passes it on; None: nobody asked.
     """
 
     __slots__ = (

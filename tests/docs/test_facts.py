@@ -87,14 +87,6 @@ def test_every_argument_of_run_and_run_batch_is_in_the_reference() -> None:
         assert missing(sorted(arguments | RUN_ARGUMENTS), "frontend.md") == []
 
 
-def test_what_is_said_to_be_missing_is_missing() -> None:
-    text = (ROOT / "docs" / "frontend.md").read_text(encoding="utf-8")
-    names = re.findall(r"`([A-Za-z_]+)`", text[text.index("Not there yet: ") :].split(" and ")[0])
-    assert names
-    for name in names:
-        assert not hasattr(sgl, name), f"{name} is there: say so"
-
-
 def test_the_options_of_the_runtime_and_their_defaults_are_in_the_reference() -> None:
     documented = {name: cells[0] for name, cells in rows_of("runtime.md", "Options").items()}
     assert documented == {f.name: f"`{f.default}`" for f in fields(RuntimeConfig)}
