@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,8 +73,9 @@ class Generation:
     """`limit`: tokens that may be written behind `prefix`, the bytes that were taken back from the
     literal before and are spelled again first; `matcher` knows both already.
 
-    A constrained generation ends by its grammar (or complete, at its limit): stop strings and stop
-    tokens of its surroundings do not concern it.
+    A constrained generation ends by its grammar (or complete, at its limit), or before a stop
+    string where what it has written by then is complete: elsewhere the string is a part of it. Stop
+    tokens and patterns do not concern it.
     """
 
     def __init__(
@@ -92,11 +93,10 @@ class Generation:
         self._healing = HealingMask(prefix, tokenizer) if prefix and matcher is None else None
         self._prefix_len = self._prefix_left = len(prefix)
         self._min_tokens = sampling.min_tokens or 0
-        self._stops: tuple[str, ...] = ()
+        self._stops = sampling.stop or ()
         self._searches: dict[str, Search] = {}
         self._stop_ids = tokenizer.eos_token_ids
         if matcher is None:
-            self._stops = sampling.stop or ()
             self._searches = {each: Search(searched(each)) for each in sampling.stop_regex or ()}
             eos = frozenset() if sampling.ignore_eos else tokenizer.eos_token_ids
             self._stop_ids = eos.union(sampling.stop_token_ids or ())
@@ -236,7 +236,10 @@ class Generation:
         if self._stops:
             start, longest = self._stops_from, max(map(len, self._stops))
             found = [
-                (at, stop) for stop in self._stops if (at := self._text.find(stop, start)) >= 0
+                (at, stop)
+                for stop in self._stops
+                for at in self._places(stop, start)
+                if self._may_end(at)
             ]
             self._stops_from = max(start, len(self._text) - longest + 1)
         if self._searches:
@@ -245,6 +248,22 @@ class Generation:
                 if (match := search.find(text)) is not None:
                     found.append((self._searched_from + match.start, pattern))
         return found
+
+    def _places(self, stop: str, start: int) -> Iterator[int]:
+        """Where in the text, from `start` on, the stop string stands."""
+        at = self._text.find(stop, start)
+        while at >= 0:
+            yield at
+            at = self._text.find(stop, at + 1)
+
+    def _may_end(self, at: int) -> bool:
+        """Whether the output could end there: unless it is constrained, it could anywhere."""
+        if self._matcher is None:
+            return True
+        language, node, _ = self._matcher.grammar.begin(b"")
+        reached = language.after(node, self._text[:at].encode("utf-8", "surrogateescape"))
+        assert reached is not None, "what has been written is allowed"
+        return reached[0].nullable
 
     def _end(
         self, reason: dict[str, Any], *, kept: int, residue: str = "", truncated: bool = False

@@ -76,10 +76,11 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     type. With `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance;
     of a `JsonSchema`, and in all other cases, it is the text.
 
-    A constrained output ends where its constraint is complete: `stop`, `stop_regex` and
-    `stop_token_ids` are refused beside one, and those of `run` or of a role do not concern it;
-    `min_tokens` and `ignore_eos` make it go on as long as its constraint allows. `str` is no
-    constraint.
+    A constrained output ends where its constraint is complete, or before a text of `stop` where
+    what stands before that satisfies the constraint; elsewhere that is a part of the output.
+    `stop_regex` and `stop_token_ids` are refused beside a constraint, and the stops of `run` or of
+    a role do not concern it; `min_tokens` and `ignore_eos` make it go on as long as its constraint
+    allows. `str` is no constraint.
 
     Raises `UsageError`, here and at once, for arguments that cannot work.
     """
@@ -102,12 +103,12 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
 
 
 def _refuse_stops(given: dict[str, Any], asked: dict[str, Any]) -> None:
-    stops = [key for key in ("stop", "stop_regex", "stop_token_ids") if key in given]
+    stops = [key for key in ("stop_regex", "stop_token_ids") if key in given]
     if stops:
         raise UsageError(
             f"gen: {' and '.join(stops)} and {next(iter(asked))} cannot be given together; a "
-            "constrained output ends where its constraint is complete: leave the stops out, or "
-            "make the end a part of the constraint"
+            "constrained output ends where its constraint is complete, or before stop=: give that "
+            "instead, or make the end a part of the constraint"
         )
 
 

@@ -320,7 +320,10 @@ class Machine:
 
     def _sampling(self, branch: Branch, node: Gen, *, attempt: int, index: int = 0) -> Sampling:
         sampling = node.sampling.over(self._defaults)
-        if branch.role is not None and self._template.stop:
+        if node.constraint is not None:  # stops of its surroundings do not concern it
+            stop = node.sampling.stop or ()
+            sampling = Sampling(stop=stop, stop_regex=(), stop_token_ids=()).over(sampling)
+        elif branch.role is not None and self._template.stop:
             stop = (*(sampling.stop or ()), *self._template.stop)
             sampling = Sampling(stop=stop).over(sampling)
         if attempt or index:  # what is written again, and each of several, is another draw

@@ -90,6 +90,9 @@ async def complete(wire: Wire, ask: Ask, *, retries: int) -> tuple[Completion, l
         meta = {"finish_reason": {"type": "length", "length": 0}, "completion_tokens": 0}
         return Completion("", meta), []
     answers: list[Answer] = []
+    if ask.constraint is not None:  # only where it is satisfied does a stop end it: found out here
+        stops = ask.sampling.stop or ()
+        ask = replace(ask, sampling=replace(ask.sampling, stop=()))
     while True:
         answer = await wire.answer(ask)
         answers.append(answer)
@@ -97,11 +100,9 @@ async def complete(wire: Wire, ask: Ask, *, retries: int) -> tuple[Completion, l
             text, stop = cut_at_stop(answer.text, ask.sampling.stop or ())
             truncated = answer.truncated and stop is None
             return Completion(text, _meta(answer, began_s, stop), truncated), answers
-        part = await asyncio.to_thread(
-            satisfying, ask.constraint, answer.text, prefix=answer.is_open
-        )
+        part, stop = await asyncio.to_thread(_constrained, ask.constraint, answer, stops)
         if part is not None:
-            meta = _meta(answer, began_s, None)
+            meta = _meta(answer, began_s, stop)
             meta["constraint"] = answer.enforced or "validated"
             meta["attempts"] = len(answers)
             return Completion(part, meta), answers
@@ -114,6 +115,20 @@ async def complete(wire: Wire, ask: Ask, *, retries: int) -> tuple[Completion, l
             )
         refused = (*ask.refused, (answer.text, reason))
         ask = replace(ask, refused=refused, seed=ask.seed + 1)
+
+
+def _constrained(
+    constraint: Constraint, answer: Answer, stops: Sequence[str]
+) -> tuple[str | None, str | None]:
+    """What of the answer satisfies the constraint, and the stop string that ends it, if one does.
+    An output ends before a stop string where it is complete by then.
+    """
+    text = answer.text
+    places = [(at, stop) for at in range(len(text)) for stop in stops if text.startswith(stop, at)]
+    for at, stop in places:
+        if (part := satisfying(constraint, text[:at], prefix=False)) is not None:
+            return part, stop
+    return satisfying(constraint, text, prefix=answer.is_open), None
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:

@@ -165,3 +165,25 @@ def test_a_value_is_read_in_the_text_of_a_constraint_that_has_one(runtime: Runti
     state = fill.run(kind=kind, max_tokens=30, healing=True, backend=runtime, seed=1)
     assert isinstance(state["out"], list)
     assert state.text() == "contributor: " + json.dumps(state["out"])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stop_ends_a_constrained_output_that_is_complete(runtime: Runtime, seed: int) -> None:
+    """Of "123 " the blank is a part, since "123" alone does not satisfy."""
+    pattern = r"[0-9]{2,3}[ \n]{1,9}[a-z]?|[0-9]{2}"
+    kind = {"regex": pattern, "stop": [" ", "\n"]}
+    state = fill.run(kind=kind, max_tokens=30, healing=True, backend=runtime, seed=seed)
+    assert re.fullmatch(pattern, state["out"])
+    assert state.text() == "contributor: " + state["out"]
+
+
+@sgl.function
+def integer(s: ProgramState) -> None:
+    s += "Age: " + sgl.gen("age", 12, regex=sgl.REGEX_INT, stop=[" ", "\n"]) + "."
+
+
+def test_an_integer_ends_at_the_first_blank(runtime: Runtime) -> None:
+    states = integer.run_batch([()] * 40, backend=runtime, seed=1)
+    reasons = [state.get_meta_info("age")["finish_reason"] for state in states]
+    assert all(re.fullmatch(r"[-+]?[0-9]+", state["age"]) for state in states)
+    assert any(reason.get("matched") in (" ", "\n") for reason in reasons)

@@ -199,8 +199,7 @@ def test_a_constrained_generation_is_complete_at_any_limit(tokenizer: Tokenizer)
     grammar = Compiler(tokenizer.vocabulary).compile(Regex(r"(ab)+c?"))
     for limit in range(grammar.min_tokens, grammar.min_tokens + 6):
         matcher = Matcher(grammar, max_tokens=limit)
-        sampling = Sampling(stop=("b",)).over(DEFAULT_SAMPLING)
-        running = Generation(sampling, tokenizer, limit=limit, matcher=matcher, prefix=b"")
+        running = Generation(DEFAULT_SAMPLING, tokenizer, limit=limit, matcher=matcher, prefix=b"")
         while running.ending is None:
             running.accept(max(allowed(running, tokenizer)))
         assert Regex(r"(ab)+c?").parse(running.ending.text) == running.ending.text
@@ -226,12 +225,22 @@ def constrained(tokenizer: Tokenizer, pattern: str, limit: int, **said: Any) -> 
     return Generation(sampling, tokenizer, limit=limit, matcher=matcher, prefix=b"")
 
 
-def test_stops_of_the_surroundings_do_not_cut_a_constrained_output(tokenizer: Tokenizer) -> None:
-    letters = tokenizer.encode("a")[0]
-    running = constrained(tokenizer, "a{3}", 9, stop=("a",), stop_token_ids=(letters,))
-    feed(running, [letters] * 3)
+def test_a_stop_string_ends_a_constrained_output_where_that_is_complete(
+    tokenizer: Tokenizer,
+) -> None:
+    letter, blank = tokenizer.encode("a")[0], tokenizer.encode(" ")[0]
+    said: dict[str, Any] = {"stop": (" ",), "stop_token_ids": (letter,)}
+    running = constrained(tokenizer, "a a+ *", 9, **said)
+    feed(running, [letter, blank, letter, letter])
+    assert running.text == "a aa"  # "a" alone is not complete: the first blank is a part of it
+    feed(running, [blank])
     assert running.ending is not None
-    assert (running.ending.text, running.ending.truncated) == ("aaa", False)
+    assert (running.ending.text, running.ending.truncated) == ("a aa", False)
+    assert running.ending.reason == {"type": "stop", "matched": " "}
+    assert (running.ending.kept, running.ending.residue) == (4, "")
+    whole = feed(constrained(tokenizer, "a{3}", 9, stop=("a",)), [letter] * 3)
+    assert whole.ending is not None
+    assert whole.ending.text == "aaa"
 
 
 @pytest.mark.parametrize("said", [{"min_tokens": 5}, {"ignore_eos": True}])

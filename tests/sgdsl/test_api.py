@@ -141,7 +141,6 @@ def test_each_constraint_argument(
         (lambda: sgl.gen("x", 5, choices=["a"], stop="b"), "max_tokens, stop and choices"),
         (lambda: sgl.gen("x", choices_method=sgl.greedy_token_selection), "without choices"),
         (lambda: sgl.gen("x", regex="a", json_schema={}), "regex and json_schema cannot be given"),
-        (lambda: sgl.gen("x", regex="a", stop="b"), "stop and regex cannot be given together"),
         (lambda: sgl.gen_int("x", stop_token_ids=[1]), "stop_token_ids and dtype cannot be given"),
         (lambda: sgl.gen("x", dtype=int, type=int), "dtype and type cannot be given together"),
         (lambda: sgl.gen("x", dtype=list), "dtype=<class 'list'> is not allowed"),
@@ -154,7 +153,10 @@ def test_each_constraint_argument(
         (lambda: sgl.gen("x", json_schema=True, constraint=CHECK_BOX), "and constraint cannot"),
         (lambda: sgl.gen("x", grammar="", regex="a"), "regex and grammar cannot be given together"),
         (lambda: sgl.gen("x", choices=["a"], constraint=CHECK_BOX), "constraint and choices"),
-        (lambda: sgl.gen("x", constraint=CHECK_BOX, stop="a"), "stop and constraint cannot be"),
+        (
+            lambda: sgl.gen("x", constraint=CHECK_BOX, stop_token_ids=[1]),
+            "stop_token_ids and constr",
+        ),
         (lambda: sgl.gen("x", constraint="a+"), "a constraint of grammars, such as Regex"),  # type: ignore[arg-type]
         (lambda: sgl.gen("x", constraint=Regex), "a constraint of grammars, such as"),  # type: ignore[arg-type]
         (lambda: sgl.gen("x", constraint=Unhashable()), "has no hash"),

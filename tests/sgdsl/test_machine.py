@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import sgdsl as sgl
+from grammars import Regex
 from sgdsl.chat import CHATML, PLAIN, ChatTemplate
 from sgdsl.choices import ChoiceScores, token_length_normalized
 from sgdsl.graph import (
@@ -170,6 +171,25 @@ def test_role_markers_are_special_and_the_templates_stops_hold_inside_of_roles_o
     assert machine.branches[ROOT].pieces[-1] == Piece("<|im_end|>", written=True)
     assert machine.next(ROOT) == Append((Piece("<|im_end|>\n", special=True),))
     assert machine.branches[ROOT].messages == [{"role": "user", "content": "<|im_end|>"}]
+
+
+def test_only_its_own_stops_concern_a_constrained_gen() -> None:
+    digits = Regex("[0-9]+ *")
+    nodes: list[Node] = [
+        RoleBegin(0, ROOT, None, role="user"),
+        Gen(1, ROOT, None, name="a", constraint=digits),
+        Gen(2, ROOT, None, name="b", sampling=Sampling(stop=(" ",)), constraint=digits),
+    ]
+    around = Sampling(stop=("x",), stop_regex=("y",), stop_token_ids=(7,))
+    machine = Machine(template=CHATML, defaults=around.over(DEFAULT_SAMPLING), seed=0)
+    machine.extend(nodes)
+    found = []
+    while not isinstance(action := machine.next(ROOT), Idle):
+        if isinstance(action, Generate):
+            sampling = action.sampling
+            found.append((sampling.stop, sampling.stop_regex, sampling.stop_token_ids))
+            machine.complete(ROOT, Completion("1"))
+    assert found == [((), (), ()), ((" ",), (), ())]
 
 
 def test_a_nodes_sampling_goes_before_the_runs() -> None:

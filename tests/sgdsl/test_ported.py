@@ -49,7 +49,7 @@ def test_a_json_skeleton_with_typed_holes() -> None:
         with s.var_scope("json_output"):
             s += '{\n  "name": "' + sgl.gen("name", stop='"') + '",\n'
             s += '  "house": "' + sgl.select("house", ["Gryffindor", "Slytherin"]) + '",\n'
-            s += '  "age": ' + sgl.gen("age", regex=sgl.REGEX_INT) + "\n}"
+            s += '  "age": ' + sgl.gen("age", regex=sgl.REGEX_INT, stop=[" ", "\n"]) + "\n}"
 
     backend = sgl.MockBackend({"name": "Harry", "age": "15"})
     state = character.run("Harry", backend=backend)

@@ -611,3 +611,15 @@ def test_wrong_arguments_are_refused_where_they_are_written() -> None:
         OpenAI("m", extensions=["regexp"])
     with pytest.raises(sgl.UsageError, match="extensions='tgi' is not allowed"):
         OpenAI("m", extensions="tgi")
+
+
+def test_a_stop_ends_an_answer_where_it_satisfies_its_constraint(make: Make) -> None:
+    provider = Provider(["36 years, I think", "12-\n34\n!"])
+    backend = make(provider)
+    state = talk.run("How old?", args={"regex": "[0-9]+ *", "stop": " "}, backend=backend)
+    assert state["answer"] == "36"
+    assert state.get_meta_info("answer")["finish_reason"] == {"type": "stop", "matched": " "}
+    options = {"regex": "[0-9]+-\n[0-9]+\n?", "stop": "\n"}
+    state = talk.run("?", args=options, backend=backend)
+    assert state["answer"] == "12-\n34"
+    assert all("stop" not in body for body in provider.bodies)  # it would cut the second one short
