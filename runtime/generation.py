@@ -138,6 +138,11 @@ class Generation:
         return _displayed(self._text[:shown])
 
     @property
+    def num_healed(self) -> int:
+        """How many of the tokens, the first ones, only spell the literal before again."""
+        return len(self.tokens) - self._num_written
+
+    @property
     def matcher(self) -> Matcher | None:
         """Where the sequence stands in its constraint."""
         return self._matcher

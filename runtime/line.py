@@ -197,8 +197,11 @@ class Line:
             self.pending.append(Piece(ending.residue, written=True))
         self.activity = None
 
-    def logprobs_meta(self, tokens: list[int], tokenizer: Tokenizer) -> dict[str, Any]:
-        """What was asked for of the log-probabilities of the prompt and of the output `tokens`."""
+    def logprobs_meta(self, generation: Generation, tokenizer: Tokenizer) -> dict[str, Any]:
+        """What was asked for of the log-probabilities of the prompt and of the output. Tokens that
+        only spell the literal again belong to neither.
+        """
+        tokens, healed = generation.tokens, generation.num_healed
         sampling, found = self.sampling, dict[str, Any]()
 
         def text(token: int) -> str | None:
@@ -210,10 +213,12 @@ class Line:
             found["output_token_logprobs"] = [
                 (logprob, token, text(token))
                 for logprob, token in zip(self.logprobs, tokens, strict=False)  # the end is none
-            ]
+            ][healed:]
         if sampling.top_logprobs_num:
             found["input_top_logprobs"] = []
-            found["output_top_logprobs"] = [told(top, text) for top in self.tops[: len(tokens)]]
+            found["output_top_logprobs"] = [
+                told(top, text) for top in self.tops[healed : len(tokens)]
+            ]
         if (prompt := self.prompt) is not None:
             if prompt.start is not None:
                 found["input_token_logprobs"] = prompt.token_logprobs(text)

@@ -370,7 +370,7 @@ class Programs:
             **line.meta(now=self._clock()),
             "completion_tokens": len(line.logprobs),
             "finish_reason": ending.reason,
-            **line.logprobs_meta(generation.tokens, self._tokenizer),
+            **line.logprobs_meta(generation, self._tokenizer),
         }
         if generation.matcher is not None:
             meta["forced_tokens"] = generation.num_forced

@@ -193,3 +193,27 @@ def test_decoding_goes_on_from_each_of_the_likeliest_first_tokens(
     assert state.ret_value == [tokenizer.decode([t]).decode("utf-8", "replace") for t in likeliest]
     assert len(state["rest"]) == 3
     assert state.text() == "the license"
+
+
+def test_what_is_only_spelled_again_has_no_log_probabilities(runtime: Runtime) -> None:
+    """The output's tokens are those of its text, whatever of the literal was taken back."""
+
+    @sgl.function
+    def write(s: sgl.ProgramState, prompt: str) -> None:
+        s += prompt
+        s += sgl.gen(
+            "x",
+            4,
+            temperature=0.0,
+            ignore_eos=True,
+            top_logprobs_num=2,
+            return_text_in_logprobs=True,
+        )
+
+    num_healed = 0
+    for end in ("ire", "rit", "con", "lic", "the", "a", " w"):
+        meta = write.run(PROMPT + end, backend=runtime).get_meta_info("x")
+        tokens = meta["output_token_logprobs"]
+        assert len(tokens) == len(meta["output_top_logprobs"]) == 4
+        num_healed += meta["completion_tokens"] - 4
+    assert num_healed > 0
