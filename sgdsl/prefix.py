@@ -81,7 +81,12 @@ def compute_prefix(nodes: list[Node], backend: Backend) -> None:
     """
     if not nodes:
         return
-    run = Run(template=backend.chat_template, defaults=DEFAULT_SAMPLING, seed=0)
+    run = Run(
+        template=backend.chat_template,
+        defaults=DEFAULT_SAMPLING,
+        seed=0,
+        keeps_nodes=getattr(backend, "passes_nodes_on", False),
+    )
     one_token = Sampling(max_tokens=1, temperature=0.0, healing=False)
     run.extend([*nodes, Gen(nodes[-1].id + 1, ROOT, None, None, one_token)])
     run.close()

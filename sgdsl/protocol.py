@@ -379,6 +379,24 @@ def decode_numbers(value: Any) -> Any:
     return value
 
 
+def decode_meta(data: Any) -> Json:
+    """The meta info of a gen, its log-probabilities as tuples again."""
+    meta: Json = decode_numbers(data)
+    for name in ("input_token_logprobs", "output_token_logprobs"):
+        if name in meta:
+            meta[name] = _tuples(meta[name])
+    for name in ("input_top_logprobs", "output_top_logprobs"):
+        if isinstance(meta.get(name), list):
+            meta[name] = [_tuples(tokens) for tokens in meta[name]]
+    return meta
+
+
+def _tuples(tokens: Any) -> Any:
+    if not isinstance(tokens, list):
+        return tokens
+    return [tuple(token) if isinstance(token, list) else token for token in tokens]
+
+
 def field_of(data: Any, name: str, kind: type[Any]) -> Any:
     """A field that must be there, of its type; raises `UsageError`."""
     if not isinstance(data, dict):

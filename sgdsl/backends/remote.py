@@ -31,6 +31,7 @@ from sgdsl.machine import Completion
 from sgdsl.protocol import (
     VERSION,
     decode_error,
+    decode_meta,
     decode_numbers,
     decode_scores,
     decode_template,
@@ -70,6 +71,7 @@ class RuntimeEndpoint:
     """
 
     passes_nodes_on = True
+    caches_prefixes = True
 
     def __init__(
         self,
@@ -321,7 +323,7 @@ class RuntimeEndpoint:
         if kind == "text":
             follower.streamed(branch, field_of(event, "text", str))
         elif kind == "completion":
-            meta = decode_numbers(field_of(event, "meta", dict))
+            meta = decode_meta(field_of(event, "meta", dict))
             for index, name in enumerate(("prompt_tokens", "cached_tokens", "completion_tokens")):
                 self._counts[index] += count(meta, name) or 0
             text = field_of(event, "text", str)

@@ -386,3 +386,26 @@ def test_the_real_engine_gives_over_the_wire_what_it_gives_here(tiny_llama_path:
     assert [state.text() for state in there] == [state.text() for state in here]
     assert [state.outcome for state in there] == [state.outcome for state in here]
     assert there[0].get_meta_info("b")["prompt_tokens"] > 0
+
+
+def test_log_probabilities_and_cached_prefixes_are_the_same_over_the_wire(
+    tiny_llama_path: Path,
+) -> None:
+    @sgl.function
+    def write(s: ProgramState, word: str) -> None:
+        s += "the license of this work is given to every contributor " * 4 + word
+        s += gen("a", 4, temperature=0, top_logprobs_num=2, return_text_in_logprobs=True)
+
+    names = ("output_token_logprobs", "output_top_logprobs")
+    with sgl.Runtime(tiny_llama_path, kv_bytes=1 << 22) as local:
+        here = write.run("Once", backend=local).get_meta_info("a")
+        with LiveServer(local) as server, RuntimeEndpoint(server.url, silence_s=30) as remote:
+            sgl.flush_cache(remote)
+            write.cache(remote)
+            there = write.run("Once", backend=remote).get_meta_info("a")
+    assert there["cached_tokens"] > 16
+    assert isinstance(there["output_token_logprobs"][0], tuple)
+    assert [token[1:] for token in there[names[0]]] == [token[1:] for token in here[names[0]]]
+    assert [[token[1:] for token in tops] for tops in there[names[1]]] == [
+        [token[1:] for token in tops] for tops in here[names[1]]
+    ]
