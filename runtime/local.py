@@ -24,12 +24,18 @@ class Runtime(Service):
     """Loads a model and runs it on a thread of this process.
 
     `model`: a folder in Hugging Face format, a name, or None for the default model (fetched on
-    first use). `options`: the fields of `RuntimeConfig`.
+    first use); `model_path` is the same. `options`: the fields of `RuntimeConfig`.
     """
 
     def __init__(self, model: str | Path | None = None, **options: Any) -> None:
+        model_path = options.pop("model_path", None)
+        if model is not None and model_path is not None:
+            raise UsageError(
+                f"model={str(model)!r} and model_path={str(model_path)!r} are the same argument; "
+                "give one of them"
+            )
         self.config = config = config_from(options)
-        self.folder = folder = resolve_model(model)
+        self.folder = folder = resolve_model(model or model_path)
         network = load_model(folder)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)

@@ -125,6 +125,10 @@ class Service:
         self._grammars.close()
         self._thread.close()
 
+    def shutdown(self) -> None:
+        """The same as `close()`."""
+        self.close()
+
     def __enter__(self) -> Self:
         return self
 

@@ -163,12 +163,9 @@ if not TYPE_CHECKING:  # or every name would exist for a type checker
 
 
 def flush_cache(backend: Backend | None = None) -> Any:
-    """Drop what the backend has cached of earlier prompts. Raises `UsageError` if it cannot."""
-    chosen = backend_for(backend)
-    flush = getattr(chosen, "flush_cache", None)
-    if flush is None:
-        raise UsageError(f"flush_cache: {chosen!r} keeps no cache; leave the call out")
-    return flush()
+    """Drop what the backend has cached of earlier prompts; nothing where it keeps no cache."""
+    flush = getattr(backend_for(backend), "flush_cache", None)
+    return None if flush is None else flush()
 
 
 def get_server_info(backend: Backend | None = None) -> dict[str, Any]:

@@ -320,14 +320,23 @@ class Program(Generic[R]):
             num_api_spec_tokens=self._num_api_spec_tokens,
         )
 
-    def trace(self, *values: Any, messages: Sequence[Any] | None = None, **kwargs: Any) -> Graph:
+    def trace(
+        self,
+        *values: Any,
+        messages: Sequence[Any] | None = None,
+        backend: Backend | None = None,
+        **kwargs: Any,
+    ) -> Graph:
         """The program's graph, without a model. Arguments that are not given and have no default
-        are names, `{question}` in the printed graph. `messages`: as for `run`.
+        are names, `{question}` in the printed graph. `messages`: as for `run`. `backend` may be
+        given as to `run`; no graph depends on it.
 
         Raises `TraceError` where the body needs the value of such an argument, or of a variable.
         """
         if messages is not None and "messages" in self.parameters:
             kwargs["messages"], messages = messages, None
+        if backend is not None and "backend" in self.parameters:
+            kwargs["backend"] = backend
         start = conversation_parts("trace", messages)
         call = self._call(self._parameters.fit_holes(values, kwargs, _hole))
         if self.is_async:

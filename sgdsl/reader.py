@@ -32,7 +32,7 @@ class Reader(Protocol):
 
     def unread_variable(self, branch_id: int, name: str | int) -> Any: ...
 
-    def meta(self, branch_id: int, name: str) -> Any: ...
+    def meta(self, branch_id: int, name: str | int) -> Any: ...
 
     def text(self, branch_id: int) -> Any: ...
 
@@ -105,10 +105,12 @@ class RunReader:
             self._need(branch_id, name)
             self._submit()
 
-    def meta(self, branch_id: int, name: str) -> Any:
+    def meta(self, branch_id: int, name: str | int) -> Any:
         self.variable(branch_id, name)
         branch = self._run.peek(branch_id)
         assert branch is not None, "a variable that was read has a branch"
+        if isinstance(name, int):
+            raise UsageError(f"the unnamed gen {name} has no meta info; name it: gen('x', ...)")
         if name not in branch.metas:
             raise UsageError(
                 f"variable {name!r} has no meta info: it was assigned, scoped or joined; "

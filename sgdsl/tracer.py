@@ -46,7 +46,7 @@ class HoleReader:
     def unread_variable(self, branch_id: int, name: str | int) -> Hole:
         return self.variable(branch_id, name)
 
-    def meta(self, branch_id: int, name: str) -> Hole:
+    def meta(self, branch_id: int, name: str | int) -> Hole:
         self.variable(branch_id, name)
         return Hole(f"the meta info of {name!r}", f"{{meta info of {name}}}")
 

@@ -7,7 +7,7 @@ nothing of states and runs.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -19,12 +19,17 @@ def as_type(value: Any, tp: Any, name: str | int) -> Any:
     """`value` of the variable `name` as a `tp`.
 
     A plain class is asked with `isinstance`; other types (`list[int]`, `Literal[...]`, unions) are
-    checked by pydantic, without conversions. A str that is none of these is parsed.
+    checked by pydantic, without conversions. A str that is none of these is parsed, a list of them
+    one by one. An int is a float, too.
 
     Raises `UsageError` for a value of another type, `ProgramError` for a text that cannot be read.
     """
     if _is_instance(value, tp):
         return value
+    if tp is float and type(value) is int:
+        return float(value)
+    if isinstance(value, list) and get_origin(tp) is list:  # of several outputs, or of forks
+        return [as_type(item, get_args(tp)[0], name) for item in value]
     if not isinstance(value, str):
         raise UsageError(
             f"get({name!r}, {_shown(tp)}): the variable is {value!r}, a {type(value).__name__}; "

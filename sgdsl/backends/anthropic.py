@@ -22,7 +22,7 @@ API_VERSION = "2023-06-01"
 
 
 class Anthropic(ApiBackend):
-    """Runs programs on the model `model`.
+    """Runs programs on the model `model_name`.
 
     `base_url`: without `/v1`; None is Anthropic's own. `api_key`: None takes ANTHROPIC_API_KEY, but
     only together with `base_url=None`. The other arguments are those of `OpenAI`.
@@ -30,7 +30,7 @@ class Anthropic(ApiBackend):
 
     def __init__(
         self,
-        model: str,
+        model_name: str,
         base_url: str | None = None,
         *,
         api_key: str | None = None,
@@ -42,7 +42,7 @@ class Anthropic(ApiBackend):
         timeout_s: float = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        check_model("Anthropic", model)
+        check_model("Anthropic", model_name)
         if api_key is None and base_url is None:
             api_key = os.environ.get("ANTHROPIC_API_KEY")
         http = Http(
@@ -54,8 +54,8 @@ class Anthropic(ApiBackend):
             transport=transport,
         )
         super().__init__(
-            AnthropicWire(http, model, dict(extra or {})),
-            label=f"Anthropic {model} at {http.label}",
+            AnthropicWire(http, model_name, dict(extra or {})),
+            label=f"Anthropic {model_name} at {http.label}",
             chat_template=chat_template,
             max_in_flight=max_in_flight,
             constraint_retries=constraint_retries,

@@ -38,7 +38,7 @@ class LiteLLM(ApiBackend):
 
     def __init__(
         self,
-        model: str,
+        model_name: str,
         base_url: str | None = None,
         *,
         api_key: str | None = None,
@@ -54,7 +54,7 @@ class LiteLLM(ApiBackend):
         timeout_s: float = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        check_model("LiteLLM", model)
+        check_model("LiteLLM", model_name)
         check_json_mode(json_mode)
         caller: Caller
         secret = Secret(api_key)
@@ -78,8 +78,8 @@ class LiteLLM(ApiBackend):
             extra=dict(extra or {}),
         )
         super().__init__(
-            OpenAIWire(caller, model, abilities),
-            label=f"LiteLLM {model} at {caller.label}",
+            OpenAIWire(caller, model_name, abilities),
+            label=f"LiteLLM {model_name} at {caller.label}",
             chat_template=chat_template,
             max_in_flight=max_in_flight,
             constraint_retries=constraint_retries,

@@ -48,7 +48,7 @@ JsonMode = Literal["json_schema", "json_object"] | None
 
 
 class OpenAI(ApiBackend):
-    """Runs programs on the model `model` of an endpoint.
+    """Runs programs on the model `model_name` of an endpoint.
 
     `base_url`: with its `/v1`; None is OpenAI's own, or OPENAI_BASE_URL. `api_key`: None takes
     OPENAI_API_KEY, but only together with `base_url=None`: no other endpoint is told OpenAI's key.
@@ -68,7 +68,7 @@ class OpenAI(ApiBackend):
 
     def __init__(
         self,
-        model: str,
+        model_name: str,
         base_url: str | None = None,
         *,
         api_key: str | None = None,
@@ -85,14 +85,14 @@ class OpenAI(ApiBackend):
         timeout_s: float = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        check_model("OpenAI", model)
+        check_model("OpenAI", model_name)
         check_json_mode(json_mode)
         url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         is_openai = url.rstrip("/") == OPENAI_URL
         if api_key is None and base_url is None:
             api_key = os.environ.get("OPENAI_API_KEY")
         if is_openai and is_chat_model is None:
-            is_chat_model = not model.startswith(COMPLETION_MODELS)
+            is_chat_model = not model_name.startswith(COMPLETION_MODELS)
         http = Http(
             check_url("OpenAI", url),
             Secret(api_key),
@@ -111,8 +111,8 @@ class OpenAI(ApiBackend):
             extra=dict(extra or {}),
         )
         super().__init__(
-            OpenAIWire(http, model, abilities),
-            label=f"OpenAI {model} at {http.label}",
+            OpenAIWire(http, model_name, abilities),
+            label=f"OpenAI {model_name} at {http.label}",
             chat_template=chat_template,
             max_in_flight=max_in_flight,
             constraint_retries=constraint_retries,
@@ -125,7 +125,7 @@ def bearer(key: str | None) -> Mapping[str, str]:
 
 def check_model(where: str, model: object) -> None:
     if not isinstance(model, str) or not model:
-        refuse(where, "model", model, "the name of a model, a non-empty str")
+        refuse(where, "model_name", model, "the name of a model, a non-empty str")
 
 
 def check_url(where: str, url: str) -> str:

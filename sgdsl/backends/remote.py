@@ -77,11 +77,11 @@ class RuntimeEndpoint:
         self,
         base_url: str,
         api_key: str | None = None,
+        verify: bool | str | None = True,
         *,
         max_in_flight: int | None = None,
         connect_timeout_s: float = 10.0,
         silence_s: float = SILENCE_S,
-        verify: bool | str = True,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._url = check_url("RuntimeEndpoint", base_url).rstrip("/")
@@ -91,7 +91,8 @@ class RuntimeEndpoint:
             timeout=httpx2.Timeout(60.0, connect=connect_timeout_s),
             limits=httpx2.Limits(max_connections=None),
             transport=transport,
-            verify=verify and self._url.startswith("https"),  # certificates take 0.2 s to load
+            verify=(True if verify is None else verify)
+            and self._url.startswith("https"),  # certificates take 0.2 s to load
         )
         self._runs: dict[int, _Remote] = {}
         self._outbox: dict[int, Json] = {}

@@ -194,6 +194,8 @@ def test_unnamed_gens_are_read_by_position_only() -> None:
         state[2]
     with pytest.raises(sgl.UsageError):
         state[None]  # type: ignore[index]
+    with pytest.raises(sgl.UsageError, match="the unnamed gen 0 has no meta info; name it"):
+        state.get_meta_info(0)  # type: ignore[arg-type]
 
 
 def test_a_log_probability_of_zero_counts_in_the_mean() -> None:
@@ -227,3 +229,5 @@ def test_patterns_are_checked_where_they_are_written_with_the_column() -> None:
         gen("x", regex="ab(c")
     with pytest.raises(sgl.UsageError, match="column 1"):
         gen("x", regex="a(?<=b+)c")
+    with pytest.raises(sgl.UsageError, match="column 1"):
+        gen("x", stop_regex="a(b")

@@ -98,3 +98,20 @@ def test_unnamed_gens_have_types_too() -> None:
         return s.get(0, int)
 
     assert program.run(backend=MockBackend({"": "5"})).ret_value == 5
+
+
+def test_an_integer_is_a_float_and_a_list_of_texts_a_list_of_values() -> None:
+    @sgl.function
+    def program(s: ProgramState) -> None:
+        s += gen("n", dtype=int) + gen("two", regex="[0-9]", n=2)
+        forks = s.fork(2)
+        forks += gen("each", json_schema=Point)
+        forks.join()
+        assert type(s.get("n", float)) is float
+        assert s.get("two", list[int]) == [2, 3]
+        assert s.get("each", list[Point]) == [Point(x=1), Point(x=2)]
+        with pytest.raises(sgl.ProgramError, match="the text '2' is none"):
+            s.get("two", list[Colour])
+
+    replies = {"n": "1", "two": ["2", "3"], "each": ['{"x":1}', '{"x":2}']}
+    assert program.run(backend=MockBackend(replies)).outcome == sgl.Outcome("ok")

@@ -598,7 +598,7 @@ def test_openais_key_is_told_to_openai_alone(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_wrong_arguments_are_refused_where_they_are_written() -> None:
-    with pytest.raises(sgl.UsageError, match="model='' is not allowed"):
+    with pytest.raises(sgl.UsageError, match="model_name='' is not allowed"):
         OpenAI("")
     with pytest.raises(sgl.UsageError, match="base_url='provider' is not allowed"):
         OpenAI("m", "provider")
