@@ -40,6 +40,8 @@ class _Branch(Protocol):
     def partial(self) -> str: ...
     @property
     def active(self) -> Node | None: ...
+    @property
+    def error(self) -> ProgramError | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,17 @@ class BranchRecord:
     pieces: tuple[Piece, ...]
     partial: str
     active: Node | None
+    error: ProgramError | None
 
     @classmethod
     def of(cls, branch: _Branch) -> BranchRecord:
         return cls(
-            branch.id, tuple(branch.trail), tuple(branch.pieces), branch.partial, branch.active
+            branch.id,
+            tuple(branch.trail),
+            tuple(branch.pieces),
+            branch.partial,
+            branch.active,
+            branch.error,
         )
 
 
@@ -200,7 +208,8 @@ class Explanation:
     @property
     def failed(self) -> ExplainedNode | None:
         """The node at which the run failed, if it failed at one."""
-        return next((node for node in self.nodes if node.status == "failed"), None)
+        error = None if self.outcome is None else self.outcome.error
+        return next((node for node in self.nodes if _is_at(error, node.node)), None)
 
     def __repr__(self) -> str:
         return f"<explanation of {self._head()}>"
@@ -251,21 +260,21 @@ def _nodes(branch: BranchRecord, outcome: Outcome | None) -> list[ExplainedNode]
     found = []
     for (node, start, meta), end in zip(branch.steps, ends, strict=False):
         text = "".join([piece.text for piece in branch.pieces[start:end]])
-        status, error = _status(node, meta, branch.active, outcome)
-        if status == "running":
+        status, error = _status(node, meta, branch, outcome)
+        if status in {"running", "cancelled"}:
             text += branch.partial
         found.append(ExplainedNode(node, status, text, branch.id, meta or {}, error))
     return found
 
 
 def _status(
-    node: Node, meta: Mapping[str, Any] | None, active: Node | None, outcome: Outcome | None
+    node: Node, meta: Mapping[str, Any] | None, branch: BranchRecord, outcome: Outcome | None
 ) -> tuple[NodeStatus, str | None]:
-    error = None if outcome is None else outcome.error
     answered = isinstance(node, Gen | Select | Collect)
-    unanswered = meta is None if answered else node is active
-    if isinstance(error, ProgramError) and error.node == str(node):
-        if error.source == (None if node.source is None else str(node.source)):
+    unanswered = meta is None if answered else node is branch.active
+    # What a join has collected ended its branch, not the run.
+    for error in (branch.error, None if outcome is None else outcome.error):
+        if error is not None and _is_at(error, node):
             cause = error.__cause__
             return "failed", str(error) if cause is None else f"{type(cause).__name__}: {cause}"
     if unanswered:
@@ -275,6 +284,12 @@ def _status(
     if isinstance(node, Gen) and node.constraint is None and cut_off:
         return "truncated", None
     return "ok", None
+
+
+def _is_at(error: BaseException | None, node: Node) -> bool:
+    """Whether that is where it happened."""
+    source = None if node.source is None else str(node.source)
+    return isinstance(error, ProgramError) and (error.node, error.source) == (str(node), source)
 
 
 def _gen_of(node: Node) -> Node:

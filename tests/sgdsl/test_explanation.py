@@ -291,3 +291,36 @@ def test_what_was_written_again_is_told_once() -> None:
     state = body.run(backend=MockBackend({"x": ["1", "2", "3"]}))
     texts = [node.text for node in state.explain().nodes if node.kind in ("text", "gen")]
     assert texts == ["a", "3", "b", "c"]
+
+
+def test_a_fork_s_failure_that_was_collected_is_told_at_its_node() -> None:
+    @function
+    def forked(s: ProgramState) -> None:
+        forks = s.fork(2)
+        forks += gen("a")
+        forks += gen("b")
+        forks.join(on_error="collect")
+
+    state = forked.run(backend=MockBackend({"a": [OSError("down"), "fine"]}))
+    explanation = state.explain()
+    assert state.outcome == sgl.Outcome("ok")
+    assert explanation.failed is None  # the run has not failed
+    told = [(node.name, node.status, node.error) for node in explanation.nodes if node.name]
+    assert ("a", "failed", "OSError: down") in told
+    assert "failed: a ''  OSError: down" in str(explanation)
+
+
+def test_what_a_cancelled_gen_had_written_is_told() -> None:
+    backend = MockBackend({"a": "one two three " * 1000}, stepwise=True)
+
+    @function
+    def long(s: ProgramState) -> None:
+        s += gen("a")
+
+    state = long.run(backend=backend, stream=True)
+    seen = next(state.text_iter())
+    state.cancel()
+    (node,) = state.explain().nodes
+    backend.close()
+    assert node.status == "cancelled"
+    assert node.text.startswith(seen)
