@@ -102,7 +102,12 @@ class Machine:
 
     @property
     def finished(self) -> bool:
-        return self.closed and not self._early and all(b.drained for b in self.branches.values())
+        if not self.closed or self._early:
+            return False
+        for branch in self.branches.values():  # a loop, for speed: it is asked for after each step
+            if branch.queue or branch.active is not None:
+                return False
+        return True
 
     @property
     def truncated(self) -> bool:
