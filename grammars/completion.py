@@ -14,10 +14,11 @@ It must not know of masks, matchers or front ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 
 from grammars.algebra import Algebra
-from grammars.derive import arms
+from grammars.derive import arms, step
 from grammars.expr import (
     ByteSet,
     Complement,
@@ -30,18 +31,16 @@ from grammars.expr import (
     Ref,
     Repeat,
     Union,
+    Way,
     Words,
 )
-from grammars.few_texts import few_texts
-from grammars.noting import SLACK, before_pending, has_room, loosened
+from grammars.noting import SLACK, begun, has_room, loosened
 from grammars.relax import relax
+from grammars.spares import Comparison, Spare, Spares
 from grammars.vocabulary import Vocabulary
 
 UNREACHABLE = 1 << 30
 """The cost where no way to finish is known."""
-
-MANY_TEXTS = 64
-"""Texts of a part that has room, and more: of fewer, all might have been written already."""
 
 TRIED_BYTES = 4
 """Bytes of a set tried as its witness: a few, since every one costs a walk down the trie."""
@@ -101,6 +100,8 @@ class Completions:
         self._found: dict[Expr, bytes | None] = {algebra.empty: None}
         self._alive: dict[Expr, bool] = {}
         self._roomy: dict[Expr, bool] = {}
+        self._excess: dict[Expr, int] = {}
+        self._spares: dict[tuple[object, Expr], Spares] = {}
 
     # -- what the rest of the package asks -----------------------------------------------------
 
@@ -109,8 +110,10 @@ class Completions:
         return 0 if node.nullable else self.spelling(node).cost
 
     def is_alive(self, node: Expr) -> bool:
-        """Whether `node` has a string at all."""
-        if node.plain:
+        """Whether `node` has a string at all. Of a state without its notes: whether it has one
+        whatever they are (see `noting`).
+        """
+        if node.plain and not node.notes:
             return node is not self.algebra.empty
         if node.pending and not isinstance(node, Union) and not self._has_room(node):
             return False
@@ -118,29 +121,33 @@ class Completions:
         while isinstance(node, Concat) and node not in self._alive:
             spine.append(node)
             node = node.tail
-        alive = self._alive[node] if node in self._alive else self._is_alive(node)
+        if node not in self._alive:
+            self._alive[node] = self._is_alive(node)
+        alive = self._alive[node]
         for cell in reversed(spine):
-            is_head = isinstance(cell.head, Ref) or self.is_alive(cell.head)
-            alive = self._alive[cell] = alive and is_head
+            alive = self._alive[cell] = alive and self.is_alive(cell.head)
         return alive
 
     def _has_room(self, node: Expr) -> bool:
         """Whether what cannot be passed may still be preceded by very many texts."""
         if node not in self._roomy:
-            part = before_pending(self.algebra, node)
-            few = None if part is None else few_texts(self.algebra, part, MANY_TEXTS)
-            self._roomy[node] = has_room(node) or (part is not None and few is None)
+            self._roomy[node] = has_room(node)
         return self._roomy[node]
 
     def _is_alive(self, node: Expr) -> bool:
-        if node.plain:
-            return node is not self.algebra.empty
         if isinstance(node, Union):
             return any(self.is_alive(option) for option in node.options)
         if isinstance(node, Repeat):
             return node.nullable or self.is_alive(node.body)
         if node.pending:
             return True  # with room before what cannot be passed, or else dead: see `is_alive`
+        if isinstance(node, Ref) and node.noting is not None:
+            ways = node.noting.ways(node.key)
+            return any(way.taken is None or self._chosen(node, way) is not None for way in ways)
+        if node.notes and isinstance(node, Intersection):
+            return self._spares_of(node, None).get(0) is not None
+        if node.plain:
+            return node is not self.algebra.empty
         return self.witness(node) is not None
 
     def spell(self, data: bytes) -> Spelling:
@@ -163,6 +170,52 @@ class Completions:
             assert isinstance(cell, Concat), "the spine is made of concatenations"
             spelled = self._of[cell] = self._prepend(cell.head, spelled)
         return spelled
+
+    def settled(self, node: Expr) -> Spelling:
+        """The spelling of a string of `node` that is written as it is, whatever must differ; that
+        of `spelling` where none is found.
+
+        What is not sure is looked for anew after each byte.
+        """
+        text = bytearray()
+        here = node
+        found = self.spelling(here)
+        while not here.nullable and not found.is_sure and found.rest is not None:
+            self.algebra.budget.spend()
+            text.append(found.byte)
+            here = step(self.algebra, here, found.byte)
+            found = self.spelling(here)
+        if found.cost >= UNREACHABLE:
+            return self.spelling(node)
+        if not here.nullable:
+            text += _bytes(found)
+        whole = self.spell(bytes(text))
+        return whole if whole.cost < UNREACHABLE else self.spelling(node)
+
+    def excess(self, node: Expr) -> int:
+        """Tokens by which finishing may cost more than it seems without the notes, as long as no
+        other part begins.
+        """
+        if not node.notes:
+            return 0
+        if node not in self._excess:
+            self._excess[node] = self._excess_of(begun(self.algebra, node), self.algebra.epsilon)
+        return self._excess[node]
+
+    def _excess_of(self, node: Expr, tail: Expr) -> int:
+        while isinstance(node, Concat) and not node.head.notes:
+            node = node.tail
+        if not node.notes:
+            return self._excess_of(tail, self.algebra.epsilon) if tail.notes else 0
+        head, rest = node, tail
+        if isinstance(node, Concat):
+            head, rest = node.head, self.algebra.concat(node.tail, tail)
+        if isinstance(head, Ref):
+            whole = self.algebra.concat(head, rest)
+            exact = self.spelling(whole).cost
+            return max(0, exact - self.spelling(loosened(self.algebra, whole)).cost)
+        options = head.options if isinstance(head, Union | Intersection) else [head.body]
+        return max(self._excess_of(option, rest) for option in options)
 
     # -- spelling ------------------------------------------------------------------------------
 
@@ -193,17 +246,123 @@ class Completions:
                 words = sorted(words, key=len)[:TRIED_WORDS]
             return self._cheapest([self._bytes(word[node.depth :], tail) for word in words])
         if isinstance(node, Ref):
-            if node.noting is not None and (slack := node.noting.slack(node.key)):
-                tail = self._fenced(tail, slack)
+            if node.noting is not None:
+                return self._completed(node, tail)
             return self._prepend(node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
             return tail if node.nullable else self._nowhere
-        if node.pending:  # nothing passes it, but all that is excluded leaves room
-            assert isinstance(node, Intersection), "any other is plain, or made of others"
+        if isinstance(node, Intersection) and node.notes:  # no search, since what it passes is not written; what is excluded is little
             kept = next(part for part in node.options if not isinstance(part, Complement))
-            return self._fenced(self._prepend(kept, tail), SLACK)
+            return self._fenced(self._prepend(kept, tail), SLACK, is_sure=False)
         found = self.witness(node)
         return self._nowhere if found is None else self._bytes(found, tail)
+
+    # -- what must differ (see `noting`) -------------------------------------------------------
+
+    def _completed(self, node: Ref, tail: Spelling) -> Spelling:
+        """What completes the parts of a noting reference.
+
+        Known parts get texts of their own. Behind a part that is being written these may turn out
+        to be taken: then others come in their place, so they are spelled one by one, and the cost
+        is that of the dearest. Without notes, any texts stand for those.
+        """
+        assert node.noting is not None, "only what notes has ways"
+        is_loose = False
+        for way in node.noting.ways(node.key):
+            is_loose = way.taken is None
+            if is_loose:
+                texts: list[Expr] | None = [p.others for p in way.parts if p.others is not None]
+            else:
+                texts = self._chosen(node, way)
+            if texts is not None:
+                break
+        else:
+            return self._nowhere
+        if is_loose:
+            slack = SLACK if node.pending else 0
+        else:
+            slack = self._spare_cost(node, way) if node.is_open else 0
+        if node.pending or (node.is_open and texts):
+            tail = self._fenced(tail, slack, is_sure=False)
+        return self._prepend(way.lead, self._lined_up(way, list(texts), tail))
+
+    def _lined_up(self, way: Way, texts: list[Expr], tail: Spelling) -> Spelling:
+        """The parts of a way; those that must differ are `texts`. No token joins one of these with
+        others, so another in its place costs as much more as it is dearer.
+        """
+        for part in reversed(way.parts):
+            self.algebra.budget.spend()
+            if part.others is None:
+                tail = self._prepend(part.lead, tail)
+                continue
+            tail = self._prepend(part.trail, self._fenced(tail, 0))
+            tail = self._fenced(self._prepend(part.lead, self._prepend(texts.pop(), tail)), 0)
+        return tail
+
+    def _chosen(self, node: Ref, way: Way) -> list[Expr] | None:
+        """Different texts for the parts of a way that need some; None where there are not enough.
+
+        The first that may be taken come last: so, when the next part is known, the rest is as it
+        was.
+        """
+        found = self._different(node, way)
+        return None if found is None else [self.algebra.literal(spare.text) for spare in found]
+
+    def _different(self, node: Ref, way: Way) -> list[Spare] | None:
+        kinds = [part.others for part in way.parts if part.others is not None]
+        assert way.taken is not None, "what is taken is known"
+        taken = set(way.taken)
+        chosen: dict[Expr, list[Spare]] = {}
+        for others, count in Counter(kinds).items():
+            spares = self._spares_of(others, node)
+            chosen[others] = self._free(spares, taken, count)
+            if len(chosen[others]) < count:
+                return None
+            taken.update(spare.value for spare in chosen[others])
+        return [chosen[others].pop() for others in kinds]
+
+    def _free(self, spares: Spares, taken: set[Hashable], count: int) -> list[Spare]:
+        """The first of these texts that are not taken, up to `count` of them."""
+        found: list[Spare] = []
+        index = 0
+        while len(found) < count and (spare := spares.get(index)) is not None:
+            if spare.value not in taken:
+                found.append(spare)
+            index += 1
+        self.algebra.budget.spend(index // BYTES_PER_STEP)
+        return found
+
+    def _spare_cost(self, node: Ref, way: Way) -> int:
+        """How much dearer the way may become when the part before it takes one of its texts."""
+        found = self._different(node, way)
+        if not found:
+            return 0
+        assert way.taken is not None, "what is taken is known"
+        taken = set(way.taken) | {spare.value for spare in found}
+        least = min(self.spell(spare.text).cost for spare in found)
+        dearest = least
+        for others in {part.others for part in way.parts if part.others is not None}:
+            for spare in self._free(self._spares_of(others, node), taken, 1):
+                dearest = max(dearest, self.spell(spare.text).cost)
+        return dearest - least
+
+    def _spares_of(self, others: Expr, node: Ref | None) -> Spares:
+        """Texts of an expression that differ as `node` compares them; any texts without it."""
+        noting = None if node is None else node.noting
+        key = (noting, others)
+        if key not in self._spares:
+            comparison = Comparison(bytes, lambda part, texts: part)
+            if noting is not None:
+                comparison = Comparison(noting.read, noting.other_than)
+            self._spares[key] = Spares(self.algebra, others, comparison, self._length)
+        return self._spares[key]
+
+    def _length(self, node: Expr) -> int | None:
+        """The bytes of a short string of `node`; None where it has none."""
+        found = self.spelling(node)
+        return found.length if found.cost < UNREACHABLE else None
+
+    # -- chains ----------------------------------------------------------------------------------
 
     def _in_front(self, node: Expr, tail: Spelling) -> Spelling:
         """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""
@@ -248,14 +407,14 @@ class Completions:
             after = after.rest
         return cell
 
-    def _fenced(self, tail: Spelling, slack: int) -> Spelling:
+    def _fenced(self, tail: Spelling, slack: int, *, is_sure: bool = True) -> Spelling:
         """The same string, at a cost that is higher by `slack`, and so whatever comes before."""
         if tail.cost >= UNREACHABLE:
             return tail
         cell = Spelling(tail.byte, tail.rest)
         cell.length, cell.token, cell.after = tail.length, tail.token, tail.after
         cell.cost = tail.cost + slack
-        cell.is_fenced, cell.is_sure = True, False
+        cell.is_fenced, cell.is_sure = True, tail.is_sure and is_sure
         return cell
 
     def _likely(self, mask: int) -> list[int]:
@@ -298,7 +457,8 @@ class Completions:
         if node.plain or isinstance(node, Ref):
             return 0
         relaxed, room = relax(self.algebra, node)
-        found = self._text(relaxed) if isinstance(node, Intersection) else None
+        is_searched = isinstance(node, Intersection) and not node.notes
+        found = self._text(relaxed) if is_searched else None
         return len(found) if found is not None and len(found) <= room else UNREACHABLE
 
     def _text(self, node: Expr) -> bytes | None:
@@ -319,6 +479,9 @@ class Completions:
                 if ending is not None:
                     return self._record(here, ending, came_from)
                 for mask, rest in arms(self.algebra, here):
+                    is_stuck = rest.pending and not isinstance(rest, Union)
+                    if is_stuck and not self._has_room(rest):
+                        continue
                     if rest not in came_from and self._found.get(rest, b"") is not None:
                         self.algebra.budget.spend()
                         came_from[rest] = (here, self._likely(mask)[0])

@@ -5,14 +5,13 @@ It must not know of keywords.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
 from grammars.algebra import Algebra
-from grammars.expr import Expr
+from grammars.expr import ALL_BYTES, Expr, Part, Way
 from grammars.item_order import Item, ItemOrder, ItemState
-from grammars.json_values import JsonValue, parse_json
-from grammars.noting import SLACK
+from grammars.json_values import JsonValue, parse_json, value_key
 from grammars.shapes import Operand
 
 
@@ -34,26 +33,28 @@ Texts = tuple[bytes, ...] | None
 
 
 class _Between(NamedTuple):
-    """Between two items; `is_begun`: the comma is written, or there is no item before.
-    `is_planned`: on a way to complete the array, of which the beginning counts the slack.
-    """
+    """Between two items; `is_begun`: the comma is written, or there is no item before."""
 
     state: ItemState
     texts: Texts
     is_begun: bool
     is_first: bool
-    is_planned: bool = False
 
 
 class _Behind(NamedTuple):
     """Behind an item: the bytes of it so far (None: not known). `is_pending`: it cannot be passed
-    (see `noting`).
+    (see `noting`), nor where nothing of it was noted.
     """
 
     state: ItemState
     texts: Texts
     written: bytes | None
-    is_pending: bool
+    is_pending: bool = False
+
+    @property
+    def is_passable(self) -> bool:
+        """Whether what follows is known."""
+        return not self.is_pending and self.written != b""
 
 
 class Items:
@@ -68,6 +69,7 @@ class Items:
         self._algebra = layout.algebra
         self._remembers = remembers
         self._others: dict[tuple[bytes, ...], Expr] = {}
+        self._read: dict[bytes, Hashable] = {}
 
     def ref(self, state: ItemState, texts: Texts, *, is_first: bool = False) -> Expr:
         """What may follow in a live state."""
@@ -76,48 +78,47 @@ class Items:
         texts = texts if self._remembers else None
         return self._between(_Between(state, texts, is_begun=is_first, is_first=is_first))
 
-    def _planned(self, state: ItemState, texts: Texts) -> Expr:
-        """What follows on a way to complete the array."""
-        if self._order.is_complete(state):
-            return self._algebra.epsilon
-        key = _Between(state, texts if self._remembers else None, False, False, is_planned=True)
-        return self._between(key)
-
     def _between(self, key: _Between) -> Expr:
         is_inside = key.is_begun and not key.is_first
         nullable = not is_inside and self._order.is_complete(key.state)
-        make = self._algebra.noting_ref if self._remembers else self._algebra.ref
-        return make(self, key, nullable=nullable)
+        if not self._remembers:
+            return self._algebra.ref(self, key, nullable=nullable)
+        is_pending = is_inside and key.texts is None
+        return self._algebra.noting_ref(self, key, nullable=nullable, pending=is_pending)
 
     def _behind(self, key: _Behind) -> Expr:
-        nullable = not key.is_pending and self._order.is_complete(key.state)
+        nullable = key.is_passable and self._order.is_complete(key.state)
         return self._algebra.noting_ref(
-            self, key, nullable=nullable, is_open=True, pending=key.is_pending
+            self, key, nullable=nullable, is_open=True, pending=not key.is_passable
         )
 
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
         if isinstance(key, _Behind):
-            return self._algebra.empty if key.is_pending else self._after_item(key)
+            return self._after_item(key) if key.is_passable else self._stuck(key)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
         if key.is_begun:
             return self._item(key)
         begun = self._between(key._replace(is_begun=True))
         return self._algebra.concat(self._layout.comma, begun)
 
-    def least(self, key: Hashable) -> Expr:
+    def _stuck(self, key: _Behind) -> Expr:
+        """Anything, of which nothing is known: it never ends."""
         algebra = self._algebra
-        if isinstance(key, _Behind):
-            return self._planned(key.state, key.texts)
-        assert isinstance(key, _Between), "a key is a place between items, or behind one"
+        return algebra.concat(algebra.byte_set(ALL_BYTES), self._behind(key._replace(written=b"")))
+
+    def least(self, key: Hashable) -> Expr:
+        assert isinstance(key, _Between) and not self._remembers, "what notes has ways"
+        algebra = self._algebra
         if self._order.is_complete(key.state) and not (key.is_begun and not key.is_first):
             return algebra.epsilon
         item, after = self._order.finish(key.state) or next(self._order.steps(key.state))
-        value = self._layout.value(item.operand)
         lead = algebra.epsilon if key.is_begun else self._layout.comma
-        rest = self._planned(after, key.texts)
-        return algebra.sequence([lead, self._other_than(value, key.texts), rest])
+        rest = algebra.epsilon
+        if not self._order.is_complete(after):
+            rest = self._between(_Between(after, None, is_begun=False, is_first=False))
+        return algebra.sequence([lead, self._layout.value(item.operand), rest])
 
     # -- items -------------------------------------------------------------------------------
 
@@ -133,25 +134,19 @@ class Items:
             if self._remembers:
                 written = None if key.texts is None else b""
                 behind = _Behind(after, key.texts, written, is_pending=key.texts is None)
-                part = algebra.concat(self._other_than(values, key.texts), self._behind(behind))
+                differing = self.other_than(values, key.texts or ())
+                part = algebra.concat(differing, self._behind(behind))
             else:
                 part = algebra.concat(values, self.ref(after, None))
             options.append(part)
         return algebra.union(options)
 
-    def _other_than(self, values: Expr, texts: Texts) -> Expr:
-        """Values that equal none of those that were written."""
-        if not texts:
-            return values
-        if texts not in self._others:
-            equal = [self._layout.equal(parse_json(text.decode())) for text in texts]
-            self._others[texts] = self._algebra.complement(self._algebra.union(equal))
-        return self._algebra.intersection([values, self._others[texts]])
-
     def _after_item(self, key: _Behind) -> Expr:
-        if key.texts is None or not key.written:  # nothing is noted of one that began in a token
-            return self.ref(key.state, None)
-        return self.ref(key.state, (*key.texts, key.written))
+        texts = key.texts
+        if texts is not None:
+            assert key.written, "an item has a text"
+            texts = (*texts, key.written)
+        return self.ref(key.state, texts)
 
     # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
@@ -164,31 +159,45 @@ class Items:
         if isinstance(key, _Behind):
             return self._behind(key._replace(texts=None, written=None))
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
-        return self._between(key._replace(texts=None))
+        return self._between(key if key.is_first else key._replace(texts=None))
 
     def begins(self, key: Hashable) -> bool:
         return isinstance(key, _Between) and key.texts is not None and key.is_begun
 
-    def slack(self, key: Hashable) -> int:
-        assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"
-        needed = self._num_needed(key.state)
-        if isinstance(key, _Behind):
-            needed += key.is_pending
-        elif key.is_planned:
-            needed = 0
-        elif key.texts is None:  # an item must follow, other than some that are not known
-            needed += key.is_begun and not key.is_first
-        elif needed:
-            needed -= 1  # the first is other than all that were written
-        return needed * (2 * SLACK if key.texts is None else SLACK)
+    def read(self, text: bytes) -> Hashable:
+        return value_key(parse_json(text.decode()))
 
-    def _num_needed(self, state: ItemState) -> int:
-        """The items that are still needed."""
-        found = 0
-        while not self._order.is_complete(state):
-            step = self._order.finish(state)
-            if step is None:
-                break
-            found += 1
-            _, state = step
-        return found
+    def other_than(self, parts: Expr, texts: tuple[bytes, ...]) -> Expr:
+        """Values that equal none of those that were written."""
+        if not texts:
+            return parts
+        if texts not in self._others:
+            equal = [self._layout.equal(parse_json(text.decode())) for text in texts]
+            self._others[texts] = self._algebra.complement(self._algebra.union(equal))
+        return self._algebra.intersection([parts, self._others[texts]])
+
+    def ways(self, key: Hashable) -> Iterator[Way]:
+        assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"
+        taken = None if key.texts is None else frozenset(map(self._value_of, key.texts))
+        is_begun = isinstance(key, _Between) and key.is_begun
+        is_needed = is_begun and not key.is_first or not self._order.is_complete(key.state)
+        best = self._order.finish(key.state)
+        steps = [best] if best else self._order.steps(key.state) if is_needed else [None]
+        for first in steps:
+            yield Way(self._algebra.epsilon, self._parts(first, is_begun=is_begun), taken)
+
+    def _parts(self, first: tuple[Item, ItemState] | None, *, is_begun: bool) -> tuple[Part, ...]:
+        """The items from one on that complete the array."""
+        parts: list[Part] = []
+        lead = self._algebra.epsilon if is_begun else self._layout.comma
+        while first is not None:
+            self._algebra.budget.spend()
+            item, state = first
+            parts.append(Part(lead, self._layout.value(item.operand), self._algebra.epsilon))
+            lead, first = self._layout.comma, self._order.finish(state)
+        return tuple(parts)
+
+    def _value_of(self, text: bytes) -> Hashable:
+        if text not in self._read:
+            self._read[text] = self.read(text)
+        return self._read[text]

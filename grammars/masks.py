@@ -6,6 +6,7 @@ It must not know of matchers and their budgets; a mask answers for every budget.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from grammars.trie import Int32, Trie
 from grammars.trie_walk import TrieWalks
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
 
+UNSURE = UNREACHABLE + 1
+"""Stands for the cost of a token of which it is not known whether it is allowed."""
+
 BYTES_PER_MASK = 500
 """What a mask takes beside its arrays, about."""
 
@@ -26,16 +30,27 @@ class BandMask:
     """The tokens of one band that are allowed in a state, by the cost of finishing after them.
 
     `row` has a bit for each; `dearest` is the highest cost among them, -1 when there is none.
-    `stretch` is the longest witness that was needed (see `Completions.stretch`).
+    `stretch` is the longest witness that was needed (see `Completions.stretch`). `unsure` are other
+    tokens, of which only what was written tells whether they are allowed; `crossing` are allowed
+    ones that go on into a part of which it tells the cost (see `noting`).
     """
 
-    __slots__ = ("_costs", "_token_ids", "dearest", "row", "stretch")
+    __slots__ = ("_costs", "_token_ids", "crossing", "dearest", "row", "stretch", "unsure")
 
     def __init__(
-        self, *, row: Int32, token_ids: NDArray[np.integer], costs: Int32, stretch: int = 0
+        self,
+        *,
+        row: Int32,
+        token_ids: NDArray[np.integer],
+        costs: Int32,
+        stretch: int = 0,
+        unsure: tuple[int, ...] = (),
+        crossing: tuple[int, ...] = (),
     ) -> None:
         self.row = row
         self.stretch = stretch
+        self.unsure = unsure
+        self.crossing = crossing
         self.dearest = int(costs.max(initial=-1))
         self._token_ids: NDArray[np.integer] | None = None
         if len(costs) and costs.min() != self.dearest:
@@ -46,7 +61,8 @@ class BandMask:
     def num_bytes(self) -> int:
         """What it keeps in memory, about."""
         lists = 0 if self._token_ids is None else self._token_ids.nbytes + self._costs.nbytes
-        return BYTES_PER_MASK + self.row.nbytes + lists
+        named = 8 * (len(self.unsure) + len(self.crossing))
+        return BYTES_PER_MASK + self.row.nbytes + lists + named
 
     def affordable(self, cost: int) -> NDArray[np.integer]:
         """The ids of the tokens after which finishing costs at most `cost`, when not all do."""
@@ -73,14 +89,16 @@ class Mask:
     """
 
     __slots__ = (
-        "_bands",
         "_ids",
         "_vocabulary",
+        "bands",
+        "crossing",
         "dearest",
         "num_allowed",
         "row",
         "row_id",
         "table",
+        "unsure",
     )
 
     def __init__(
@@ -91,9 +109,11 @@ class Mask:
         is_complete: bool,
         table: RowTable,
     ) -> None:
-        self._bands = bands
+        self.bands = bands
         self._vocabulary = vocabulary
         self.dearest = max(band.dearest for band in bands)
+        self.unsure = tuple(chain.from_iterable(band.unsure for band in bands))
+        self.crossing = tuple(chain.from_iterable(band.crossing for band in bands))
         self.table = table
         self.row_id = table.claim()
         self.row: Int32 = (
@@ -135,8 +155,8 @@ class Mask:
 
     def affordable_row(self, cost: int) -> Int32:
         """The row of the tokens after which finishing costs at most `cost`; no stop tokens."""
-        cheap = [band.row for band in self._bands if band.dearest <= cost]
-        some = [band.affordable(cost) for band in self._bands if band.dearest > cost]
+        cheap = [band.row for band in self.bands if band.dearest <= cost]
+        some = [band.affordable(cost) for band in self.bands if band.dearest > cost]
         row = self._vocabulary.pack(np.concatenate(some)) if some else np.zeros_like(self.row)
         for part in cheap:
             row |= part
@@ -150,14 +170,27 @@ def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks
     allowed, reached = walks.after_tokens(node, trie)
     token_ids = trie.token_ids[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
+    is_crossing = np.zeros(len(states), dtype=bool)
     stretch = 0
     for state_id in np.bincount(reached, minlength=len(states)).nonzero()[0].tolist():
+        if state_id in states.unsure:
+            cost_of[state_id] = UNSURE
+            continue
         following = states.node(state_id)
         cost_of[state_id] = completions.cost(following)
+        is_crossing[state_id] = following.pending and not node.pending
         stretch = max(stretch, completions.stretch(following))
     costs = cost_of[reached]
-    if not vocabulary.is_complete:
-        possible = costs < UNREACHABLE
+    unsure = tuple(token_ids[costs == UNSURE].tolist())
+    crossing = tuple(token_ids[is_crossing[reached]].tolist())
+    possible = costs < UNREACHABLE
+    if not possible.all():
         token_ids, costs = token_ids[possible], costs[possible]
-    row = vocabulary.pack(token_ids)
-    return BandMask(row=row, token_ids=token_ids, costs=costs, stretch=stretch)
+    return BandMask(
+        row=vocabulary.pack(token_ids),
+        token_ids=token_ids,
+        costs=costs,
+        stretch=stretch,
+        unsure=unsure,
+        crossing=crossing,
+    )

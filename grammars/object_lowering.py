@@ -10,11 +10,10 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
 from grammars.array_lowering import Layout, Weigh
-from grammars.expr import Expr
+from grammars.expr import ALL_BYTES, Expr, Part, Way
 from grammars.few_texts import few_texts
 from grammars.member_order import Limits, MemberOrder, State, Step
 from grammars.member_table import MemberTable
-from grammars.noting import SLACK
 from grammars.shapes import ObjectShape, Operand, StringShape
 
 MAX_FEW = 64
@@ -99,25 +98,28 @@ Extras = frozenset[str] | None
 
 
 class _Between(NamedTuple):
-    """Between two members; `is_begun`: the comma is written, so a name begins here.
-    `is_planned`: on a way to complete the object, of which the beginning counts the slack.
-    """
+    """Between two members; `is_begun`: the comma is written, so a name begins here."""
 
     state: State
     extras: Extras
     is_begun: bool
-    is_planned: bool = False
 
 
 class _Behind(NamedTuple):
     """Behind a name of a cell: the steps that it may be, each with the state after it, and the
-    bytes of the name so far (None: not known). `is_pending`: it cannot be passed (see `noting`).
+    bytes of the name so far (None: not known). `is_pending`: it cannot be passed (see `noting`),
+    nor where nothing of the name was noted.
     """
 
     steps: tuple[tuple[Step, State], ...]
     extras: Extras
     written: bytes | None
-    is_pending: bool
+    is_pending: bool = False
+
+    @property
+    def is_passable(self) -> bool:
+        """Whether what follows is known."""
+        return not self.is_pending and self.written != b""
 
 
 class _Members:
@@ -140,36 +142,31 @@ class _Members:
         key = _Between(state, extras if self._remembers else None, is_begun=state.is_first)
         return self._between(key, nullable=self._order.is_complete(state))
 
-    def _planned(self, state: State, extras: Extras) -> Expr:
-        """What follows on a way to complete the object."""
-        if self._order.is_complete(state):
-            return self._algebra.epsilon
-        extras = extras if self._remembers else None
-        return self._between(_Between(state, extras, False, is_planned=True), nullable=False)
-
     def _between(self, key: _Between, *, nullable: bool) -> Expr:
-        if key.extras is None and not self._remembers:
+        if not self._remembers:
             return self._algebra.ref(self, key, nullable=nullable)
-        return self._algebra.noting_ref(self, key, nullable=nullable)
+        is_pending = key.extras is None and key.is_begun
+        return self._algebra.noting_ref(self, key, nullable=nullable, pending=is_pending)
 
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
         if isinstance(key, _Behind):
-            return self._algebra.empty if key.is_pending else self._after_name(key)
+            return self._after_name(key) if key.is_passable else self._stuck(key)
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if key.is_begun:
             return self._member(key.state, key.extras)
         begun = self._between(key._replace(is_begun=True), nullable=False)
         return self._algebra.concat(self._layout.comma, begun)
 
-    def least(self, key: Hashable) -> Expr:
+    def _stuck(self, key: _Behind) -> Expr:
+        """Anything, of which nothing is known: it never ends."""
         algebra = self._algebra
-        if isinstance(key, _Behind):
-            step, after = self._shortest(key.steps)
-            value = self._layout.value(step.choice.operand)
-            return algebra.sequence([self._layout.colon, value, self._planned(after, key.extras)])
-        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+        return algebra.concat(algebra.byte_set(ALL_BYTES), self._behind(key._replace(written=b"")))
+
+    def least(self, key: Hashable) -> Expr:
+        assert isinstance(key, _Between) and not self._remembers, "what notes has ways"
+        algebra = self._algebra
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         step, after = self._order.finish(key.state) or next(self._order.steps(key.state))
@@ -177,8 +174,8 @@ class _Members:
         for member in [step, *self._order.way_out(after)]:  # a reference for each would be a chain
             if parts or not key.is_begun:
                 parts.append(self._layout.comma)
-            value = self._layout.value(member.choice.operand)
-            parts += [self._name(member, key.extras or frozenset()), value]
+            parts.append(self._layout.name(self._table.slots[member.part].name))
+            parts.append(self._layout.value(member.choice.operand))
         return algebra.sequence(parts)
 
     # -- members -----------------------------------------------------------------------------
@@ -210,13 +207,14 @@ class _Members:
         return algebra.union(options)
 
     def _behind(self, key: _Behind) -> Expr:
-        return self._algebra.noting_ref(self, key, is_open=True, pending=key.is_pending)
+        return self._algebra.noting_ref(self, key, is_open=True, pending=not key.is_passable)
 
     def _after_name(self, key: _Behind) -> Expr:
         """The colon, the value, and what may follow."""
         algebra, extras = self._algebra, key.extras
-        if extras is not None:  # nothing is noted of a name that begins within a token
-            extras = extras | {json.loads(key.written)} if key.written else None
+        if extras is not None:
+            assert key.written, "a name has a text"
+            extras = extras | {json.loads(key.written)}
         return algebra.concat(
             self._layout.colon,
             algebra.union(
@@ -224,16 +222,6 @@ class _Members:
                 for step, after in key.steps
             ),
         )
-
-    def _name(self, step: Step, extras: frozenset[str]) -> Expr:
-        """A member's name and its colon."""
-        layout = self._layout
-        if not step.of_cell:
-            return layout.name(self._table.slots[step.part].name)
-        names = layout.names(self._table.cells[step.part].names)
-        if extras:
-            names = layout.other_names(names, extras)
-        return layout.algebra.concat(names, layout.colon)
 
     # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
@@ -248,32 +236,49 @@ class _Members:
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         nullable = not key.is_begun or key.state.is_first
         return self._between(
-            key._replace(extras=None), nullable=nullable and self._order.is_complete(key.state)
+            key if key.state.is_first else key._replace(extras=None),
+            nullable=nullable and self._order.is_complete(key.state),
         )
 
     def begins(self, key: Hashable) -> bool:
         return isinstance(key, _Between) and key.extras is not None and key.is_begun
 
-    def slack(self, key: Hashable) -> int:
+    def read(self, text: bytes) -> Hashable:
+        name: str = json.loads(text)
+        return name
+
+    def other_than(self, parts: Expr, texts: tuple[bytes, ...]) -> Expr:
+        return self._layout.other_names(parts, frozenset(map(json.loads, texts)))
+
+    def ways(self, key: Hashable) -> Iterator[Way]:
+        algebra = self._algebra
         if isinstance(key, _Behind):
-            _, state = self._shortest(key.steps)
-            needed = int(key.is_pending) + self._num_needed(state)
-        else:
-            assert isinstance(key, _Between), "a key is a place between members, or behind a name"
-            needed = self._num_needed(key.state)
-            if key.is_planned:
-                needed = 0
-            elif key.extras is not None:
-                needed -= needed > 0  # the first is other than all that were written
-            elif key.is_begun and not key.state.is_first:
-                needed += 1  # a name must follow, other than some that are not known
-        is_exact = key.extras is not None
-        return needed * (SLACK if is_exact else 2 * SLACK)
+            for step, after in sorted(key.steps, key=lambda step: self._order.missing(step[1])):
+                lead = algebra.concat(self._layout.colon, self._layout.value(step.choice.operand))
+                yield Way(lead, self._parts(self._order.way_out(after)), key.extras)
+            return
+        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+        best = self._order.finish(key.state)
+        is_needed = key.is_begun and not key.state.is_first
+        if best is None and not is_needed:
+            yield Way(algebra.epsilon, (), key.extras)
+            return
+        for step, after in [best] if best else self._order.steps(key.state):
+            members = [step, *self._order.way_out(after)]
+            yield Way(algebra.epsilon, self._parts(members, is_begun=key.is_begun), key.extras)
 
-    def _shortest(self, steps: tuple[tuple[Step, State], ...]) -> tuple[Step, State]:
-        """The step after which the fewest members must follow."""
-        return min(steps, key=lambda step: self._order.missing(step[1]))
-
-    def _num_needed(self, state: State) -> int:
-        """The members of cells that are still needed."""
-        return self._order.missing(state)[1] if self._remembers else 0
+    def _parts(self, members: list[Step], *, is_begun: bool = False) -> tuple[Part, ...]:
+        """Members, one after another."""
+        algebra, layout = self._algebra, self._layout
+        parts: list[Part] = []
+        for member in members:
+            algebra.budget.spend()
+            lead = algebra.epsilon if is_begun and not parts else layout.comma
+            value = layout.value(member.choice.operand)
+            if member.of_cell:
+                names = layout.names(self._table.cells[member.part].names)
+                parts.append(Part(lead, names, algebra.concat(layout.colon, value)))
+            else:
+                name = layout.name(self._table.slots[member.part].name)
+                parts.append(Part(algebra.sequence([lead, name, value]), None, algebra.epsilon))
+        return tuple(parts)
