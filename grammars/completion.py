@@ -28,6 +28,7 @@ from grammars.expr import (
     Expr,
     Intersection,
     Literal,
+    Part,
     Ref,
     Repeat,
     Union,
@@ -144,7 +145,7 @@ class Completions:
         if isinstance(node, Ref) and node.noting is not None:
             ways = node.noting.ways(node.key)
             return any(way.taken is None or self._chosen(node, way) is not None for way in ways)
-        if node.notes and isinstance(node, Intersection):
+        if node.notes and isinstance(node, Intersection) and loosened(self.algebra, node) is not node:
             return self._spares_of(node, None).get(0) is not None
         if node.plain:
             return node is not self.algebra.empty
@@ -339,12 +340,21 @@ class Completions:
             return 0
         assert way.taken is not None, "what is taken is known"
         taken = set(way.taken) | {spare.value for spare in found}
-        least = min(self.spell(spare.text).cost for spare in found)
+        parts = list(dict.fromkeys(part for part in way.parts if part.others is not None))
+        needed = [part for part in way.parts if part.others is not None]
+        pairs = zip(needed, found, strict=True)
+        least = min(self._piece(part, spare.text).cost for part, spare in pairs)
         dearest = least
-        for others in {part.others for part in way.parts if part.others is not None}:
-            for spare in self._free(self._spares_of(others, node), taken, 1):
-                dearest = max(dearest, self.spell(spare.text).cost)
+        for part in parts:
+            assert part.others is not None, "only those that must differ have spares"
+            for spare in self._free(self._spares_of(part.others, node), taken, 1):
+                dearest = max(dearest, self._piece(part, spare.text).cost)
         return dearest - least
+
+    def _piece(self, part: Part, text: bytes) -> Spelling:
+        """A part with a text of its own, by itself."""
+        tail = self._prepend(part.trail, self._end)
+        return self._prepend(part.lead, self._bytes(text, tail))
 
     def _spares_of(self, others: Expr, node: Ref | None) -> Spares:
         """Texts of an expression that differ as `node` compares them; any texts without it."""

@@ -70,6 +70,7 @@ class Items:
         self._remembers = remembers
         self._others: dict[tuple[bytes, ...], Expr] = {}
         self._read: dict[bytes, Hashable] = {}
+        self._equal: dict[bytes, Expr] = {}
 
     def ref(self, state: ItemState, texts: Texts, *, is_first: bool = False) -> Expr:
         """What may follow in a live state."""
@@ -172,7 +173,7 @@ class Items:
         if not texts:
             return parts
         if texts not in self._others:
-            equal = [self._layout.equal(parse_json(text.decode())) for text in texts]
+            equal = [self._equal_to(text) for text in texts]
             self._others[texts] = self._algebra.complement(self._algebra.union(equal))
         return self._algebra.intersection([parts, self._others[texts]])
 
@@ -196,6 +197,12 @@ class Items:
             parts.append(Part(lead, self._layout.value(item.operand), self._algebra.epsilon))
             lead, first = self._layout.comma, self._order.finish(state)
         return tuple(parts)
+
+    def _equal_to(self, text: bytes) -> Expr:
+        """Every text of the value that a text has."""
+        if text not in self._equal:
+            self._equal[text] = self._layout.equal(parse_json(text.decode()))
+        return self._equal[text]
 
     def _value_of(self, text: bytes) -> Hashable:
         if text not in self._read:

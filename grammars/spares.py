@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from grammars.algebra import Algebra
 from grammars.derive import arms, step
-from grammars.expr import Expr
+from grammars.expr import Expr, Union
 
 MAX_SAME = 24
 """Texts in a row that equal earlier ones: then the search begins anew without all of these."""
@@ -113,7 +113,8 @@ class Spares:
             self._put(self._comparison.other_than(self._node, texts), b"")
 
     def _put(self, node: Expr, text: bytes) -> None:
-        length = self._length(node)
+        is_stuck = node.pending and not isinstance(node, Union)
+        length = None if is_stuck else self._length(node)
         if length is not None:
             self._push(_Place(len(text) + length, -len(text), 0, node, text, b""))
 

@@ -1,0 +1,149 @@
+"""What was written is remembered, and exactly: masks, budgets and jumps against the bytes alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from grammars import Compiler, Grammar, GrammarError, JsonSchema, Matcher, Vocabulary, accepts
+from grammars.completion import UNREACHABLE
+from grammars.derive import arms, step
+from grammars.expr import Expr
+from tests.grammars.judge import is_valid
+from tests.grammars.vocabularies import allowed_tokens, budgets, walk as random_walk
+
+TOKENS: list[bytes] = [bytes([byte]) for byte in b'[]{},:"ab01-.truefalsn \\']
+TOKENS = list(dict.fromkeys(TOKENS))
+TOKENS += [b'","', b'",', b',"', b'["', b'"]', b'""', b'"a"', b',"a"', b'"a","', b'"a","b"', b'","a"']
+TOKENS += [b"0,", b",0", b",1,", b"0,1", b"1,0,", b"[0,1", b"[0,1]", b",0]", b"],[", b"[],", b",[]"]
+TOKENS += [b'{"a":', b'":0,"', b'":0}', b'"a":0', b',"a":0', b',"b":', b'{}', b',{}', b'true', b",true"]
+TOKENS += [b'"a":0,"b":0', b"null,", b",null", b'],["a"', b'["a","b"]', b'{"a":0},{"', b'{"a":0,"b":1}']
+VOCABULARY = Vocabulary([*TOKENS, None], eos_token_ids=[len(TOKENS)])
+
+scalars: list[dict[str, Any]] = [
+    {"type": "string"},
+    {"type": "string", "maxLength": 2},
+    {"type": "string", "pattern": "^[ab]{0,9}$"},
+    {"type": "integer"},
+    {"type": "number", "minimum": 0, "maximum": 1},
+    {"type": ["integer", "string"]},
+    {"type": ["boolean", "string", "null"], "maxLength": 1},
+]
+names: list[Any] = [True, {"pattern": "^[ab]"}, {"maxLength": 2}, {"pattern": "^(a|b[ab]*)$"}]
+
+
+@st.composite
+def objects(draw: st.DrawFn, values: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": draw(values),
+        "propertyNames": draw(st.sampled_from(names)),
+        "minProperties": draw(st.integers(0, 3)),
+    }
+    if draw(st.booleans()):
+        found["properties"] = {"a": draw(values)}
+    if draw(st.booleans()):
+        found["maxProperties"] = found["minProperties"] + draw(st.integers(0, 2))
+    return found
+
+
+@st.composite
+def arrays(draw: st.DrawFn, values: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "array", "uniqueItems": True, "minItems": draw(st.integers(0, 3))}
+    found["items"] = draw(values)
+    if draw(st.booleans()):
+        found["maxItems"] = max(2, found["minItems"] + draw(st.integers(0, 2)))
+    return found
+
+
+leaves = st.sampled_from(scalars)
+inner = st.one_of(leaves, leaves, objects(leaves), arrays(leaves))
+schemas = st.one_of(arrays(inner), objects(inner), arrays(st.just(True)), objects(st.just(True)))
+
+
+def compiled(schema: dict[str, Any], order: Any) -> Grammar | None:
+    try:
+        return Compiler(VOCABULARY, max_lazy_seconds=60.0).compile(
+            JsonSchema(schema, property_order=order)
+        )
+    except GrammarError:
+        return None
+
+
+def is_beginning(grammar: Grammar, node: Expr, most: int = 400) -> bool | None:
+    """Whether the bytes can complete a state: a search in depth of the expressions alone, in which
+    every byte is noted. None where it takes too long.
+    """
+    algebra = grammar._language._algebra
+    algebra.budget.refill()
+    pending, steps = [node], 0
+    while pending:
+        here = pending.pop()
+        if here.nullable:
+            return True
+        steps += 1
+        if steps > most:
+            return None
+        after = [
+            step(algebra, here, byte)
+            for mask, _ in arms(algebra, here)
+            for byte in range(256)
+            if mask >> byte & 1 and (byte in LIKELY or mask.bit_count() < 4)
+        ]
+        closing = [step(algebra, here, byte) for byte in CLOSING]
+        pending += [rest for rest in [*after, *closing] if rest is not algebra.empty]
+    return False
+
+
+LIKELY = b"019abtfn\\-"
+CLOSING = b',:}]"'
+
+
+def possible_tokens(grammar: Grammar, node: Expr) -> dict[int, bool | None]:
+    """For each token, whether the bytes alone can complete the text after it."""
+    algebra = grammar._language._algebra
+    found: dict[int, bool | None] = {}
+    for token_id, data in enumerate(TOKENS):
+        after = node
+        for byte in data:
+            after = step(algebra, after, byte)
+        found[token_id] = after is not algebra.empty and is_beginning(grammar, after)
+    return found
+
+
+def draw_text(grammar: Grammar, rng: random.Random) -> bytes:
+    return random_walk(Matcher(grammar, max_tokens=grammar.min_tokens + rng.randrange(12)), rng)
+
+
+@given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_a_mask_is_what_the_bytes_can_complete(schema: Any, order: Any, seed: int) -> None:
+    grammar = compiled(schema, order)
+    if grammar is None:
+        return
+    rng = random.Random(seed)
+    matcher = Matcher(grammar, max_tokens=100_000)
+    for _ in range(rng.randrange(1, 9)):
+        allowed = set(allowed_tokens(matcher)) - set(VOCABULARY.eos_token_ids)
+        for token_id, is_possible in possible_tokens(grammar, matcher.state).items():
+            if is_possible is not None:
+                assert (token_id in allowed) == is_possible, TOKENS[token_id]
+        if not allowed:
+            break
+        longer = sorted(allowed, key=lambda token_id: -len(TOKENS[token_id]))[:6]
+        matcher.accept_token(rng.choice([rng.choice(sorted(allowed)), rng.choice(longer)]))
+
+
+@given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_walks_are_valid_at_every_budget(schema: Any, order: Any, seed: int) -> None:
+    grammar = compiled(schema, order)
+    if grammar is None:
+        return
+    for budget in budgets(grammar):
+        text = random_walk(Matcher(grammar, max_tokens=budget), random.Random(seed)).decode()
+        assert is_valid(schema, text), text
