@@ -50,6 +50,10 @@ TRIED_WORDS = 64
 """Words of a table tried as its witness: the shortest."""
 
 
+MOST_ALIKE = 24
+"""Places of a search that differ in what was written alone, of which one leads to a text if any
+does: more than equal texts that a short text has."""
+
 BYTES_PER_CELL = 120
 """What a byte of a spelling takes."""
 
@@ -145,8 +149,13 @@ class Completions:
         if isinstance(node, Ref) and node.noting is not None:
             ways = node.noting.ways(node.key)
             return any(way.taken is None or self._chosen(node, way) is not None for way in ways)
-        if node.notes and isinstance(node, Intersection) and loosened(self.algebra, node) is not node:
-            return self._spares_of(node, None).get(0) is not None
+        if (
+            node.notes
+            and isinstance(node, Intersection)
+            and loosened(self.algebra, node) is not node
+        ):
+            search = Spares(self.algebra, node, _ANY_TEXT, self._length, most_alike=MOST_ALIKE)
+            return search.get(0) is not None
         if node.plain:
             return node is not self.algebra.empty
         return self.witness(node) is not None
@@ -175,23 +184,49 @@ class Completions:
     def settled(self, node: Expr) -> Spelling:
         """The spelling of a string of `node` that is written as it is, whatever must differ; that
         of `spelling` where none is found.
-
-        What is not sure is looked for anew after each byte.
         """
-        text = bytearray()
-        here = node
-        found = self.spelling(here)
-        while not here.nullable and not found.is_sure and found.rest is not None:
-            self.algebra.budget.spend()
-            text.append(found.byte)
-            here = step(self.algebra, here, found.byte)
-            found = self.spelling(here)
-        if found.cost >= UNREACHABLE:
-            return self.spelling(node)
-        if not here.nullable:
-            text += _bytes(found)
-        whole = self.spell(bytes(text))
+        found = self._sure_text(node)
+        whole = self._nowhere if found is None else self.spell(found)
         return whole if whole.cost < UNREACHABLE else self.spelling(node)
+
+    def _sure_text(self, node: Expr) -> bytes | None:
+        """The text of the spelling, if it is one; else that up to a place from where another text
+        is one, or comes further at least.
+        """
+        before = b""
+        while True:
+            text = self._text_of(node)
+            passed = [] if text is None else self._passed(node, text)
+            if text is None or passed is None:
+                return None if text is None else before + text
+            for end, after in enumerate(passed, 1):
+                other = self._text_of(after)
+                if other is not None and other != text[end:]:
+                    further = self._passed(after, other)
+                    if further is None:
+                        return before + text[:end] + other
+                    if end + len(further) > len(passed):
+                        before, node = before + text[:end], after
+                        break
+            else:
+                return None
+
+    def _text_of(self, node: Expr) -> bytes | None:
+        found = self.spelling(node)
+        return _bytes(found) if found.cost < UNREACHABLE else None
+
+    def _passed(self, node: Expr, text: bytes) -> list[Expr] | None:
+        """The states along a text, up to where it can no longer be completed; None where it is
+        whole.
+        """
+        found: list[Expr] = []
+        for byte in text:
+            self.algebra.budget.spend()
+            node = step(self.algebra, node, byte)
+            if not self.is_alive(node):
+                return found
+            found.append(node)
+        return None if node.nullable else found
 
     def excess(self, node: Expr) -> int:
         """Tokens by which finishing may cost more than it seems without the notes, as long as no
@@ -252,7 +287,9 @@ class Completions:
             return self._prepend(node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
             return tail if node.nullable else self._nowhere
-        if isinstance(node, Intersection) and node.notes:  # no search, since what it passes is not written; what is excluded is little
+        if (
+            isinstance(node, Intersection) and node.notes
+        ):  # no search, since what it passes is not written; what is excluded is little
             kept = next(part for part in node.options if not isinstance(part, Complement))
             return self._fenced(self._prepend(kept, tail), SLACK, is_sure=False)
         found = self.witness(node)
@@ -356,14 +393,12 @@ class Completions:
         tail = self._prepend(part.trail, self._end)
         return self._prepend(part.lead, self._bytes(text, tail))
 
-    def _spares_of(self, others: Expr, node: Ref | None) -> Spares:
-        """Texts of an expression that differ as `node` compares them; any texts without it."""
-        noting = None if node is None else node.noting
-        key = (noting, others)
+    def _spares_of(self, others: Expr, node: Ref) -> Spares:
+        """Texts of an expression that differ as `node` compares them."""
+        assert node.noting is not None, "only what notes compares"
+        key = (node.noting, others)
         if key not in self._spares:
-            comparison = Comparison(bytes, lambda part, texts: part)
-            if noting is not None:
-                comparison = Comparison(noting.read, noting.other_than)
+            comparison = Comparison(node.noting.read, node.noting.other_than)
             self._spares[key] = Spares(self.algebra, others, comparison, self._length)
         return self._spares[key]
 
@@ -528,6 +563,8 @@ class Completions:
         self._found.setdefault(node, ending)
         return ending
 
+
+_ANY_TEXT = Comparison(bytes, lambda part, _: part)
 
 _COMMON = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
 

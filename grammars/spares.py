@@ -7,6 +7,7 @@ It must not know what the texts mean: it is told what they are compared by.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from grammars.algebra import Algebra
 from grammars.derive import arms, step
 from grammars.expr import Expr, Union
+from grammars.noting import loosened
 
 MAX_SAME = 24
 """Texts in a row that equal earlier ones: then the search begins anew without all of these."""
@@ -53,7 +55,8 @@ class Comparison(NamedTuple):
 
 class Spares:
     """Texts of `node`, no two of which are the same. `length` tells the bytes of a short text of an
-    expression, None where it has none.
+    expression, None where it has none. With `most_alike`, no more places are looked at that differ
+    in what was written alone: then the search ends, where there may be no text at all.
     """
 
     def __init__(
@@ -62,11 +65,15 @@ class Spares:
         node: Expr,
         comparison: Comparison,
         length: Callable[[Expr], int | None],
+        *,
+        most_alike: int | None = None,
     ) -> None:
         self._algebra = algebra
         self._node = node
         self._comparison = comparison
         self._length = length
+        self._most_alike = most_alike
+        self._num_alike: Counter[Expr] = Counter()
         self._found: list[Spare] = []
         self._values: set[Hashable] = set()
         self._num_same = 0
@@ -114,6 +121,10 @@ class Spares:
 
     def _put(self, node: Expr, text: bytes) -> None:
         is_stuck = node.pending and not isinstance(node, Union)
+        if self._most_alike is not None and node.notes:
+            loose = loosened(self._algebra, node)
+            self._num_alike[loose] += 1
+            is_stuck = is_stuck or self._num_alike[loose] > self._most_alike
         length = None if is_stuck else self._length(node)
         if length is not None:
             self._push(_Place(len(text) + length, -len(text), 0, node, text, b""))

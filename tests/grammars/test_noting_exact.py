@@ -18,10 +18,41 @@ from tests.grammars.vocabularies import allowed_tokens, budgets, walk as random_
 
 TOKENS: list[bytes] = [bytes([byte]) for byte in b'[]{},:"ab01-.truefalsn \\']
 TOKENS = list(dict.fromkeys(TOKENS))
-TOKENS += [b'","', b'",', b',"', b'["', b'"]', b'""', b'"a"', b',"a"', b'"a","', b'"a","b"', b'","a"']
+TOKENS += [
+    b'","',
+    b'",',
+    b',"',
+    b'["',
+    b'"]',
+    b'""',
+    b'"a"',
+    b',"a"',
+    b'"a","',
+    b'"a","b"',
+    b'","a"',
+]
 TOKENS += [b"0,", b",0", b",1,", b"0,1", b"1,0,", b"[0,1", b"[0,1]", b",0]", b"],[", b"[],", b",[]"]
-TOKENS += [b'{"a":', b'":0,"', b'":0}', b'"a":0', b',"a":0', b',"b":', b'{}', b',{}', b'true', b",true"]
-TOKENS += [b'"a":0,"b":0', b"null,", b",null", b'],["a"', b'["a","b"]', b'{"a":0},{"', b'{"a":0,"b":1}']
+TOKENS += [
+    b'{"a":',
+    b'":0,"',
+    b'":0}',
+    b'"a":0',
+    b',"a":0',
+    b',"b":',
+    b"{}",
+    b",{}",
+    b"true",
+    b",true",
+]
+TOKENS += [
+    b'"a":0,"b":0',
+    b"null,",
+    b",null",
+    b'],["a"',
+    b'["a","b"]',
+    b'{"a":0},{"',
+    b'{"a":0,"b":1}',
+]
 VOCABULARY = Vocabulary([*TOKENS, None], eos_token_ids=[len(TOKENS)])
 
 scalars: list[dict[str, Any]] = [
@@ -53,7 +84,11 @@ def objects(draw: st.DrawFn, values: Any) -> dict[str, Any]:
 
 @st.composite
 def arrays(draw: st.DrawFn, values: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": "array", "uniqueItems": True, "minItems": draw(st.integers(0, 3))}
+    found: dict[str, Any] = {
+        "type": "array",
+        "uniqueItems": True,
+        "minItems": draw(st.integers(0, 3)),
+    }
     found["items"] = draw(values)
     if draw(st.booleans()):
         found["maxItems"] = max(2, found["minItems"] + draw(st.integers(0, 2)))
@@ -147,3 +182,79 @@ def test_walks_are_valid_at_every_budget(schema: Any, order: Any, seed: int) -> 
     for budget in budgets(grammar):
         text = random_walk(Matcher(grammar, max_tokens=budget), random.Random(seed)).decode()
         assert is_valid(schema, text), text
+
+
+def passes(grammar: Grammar, text: bytes) -> tuple[bool, bool]:
+    """Whether the masks let any, and every, way through to split a text into tokens."""
+    places = {0: Matcher(grammar, max_tokens=100_000)}
+    is_every = True
+    for start in range(len(text)):
+        if start not in places:
+            continue
+        allowed = set(allowed_tokens(places[start]))
+        for token_id, data in enumerate(TOKENS):
+            if text.startswith(data, start):
+                is_every = is_every and token_id in allowed
+                if token_id in allowed:
+                    after = places[start].fork()
+                    after.accept_token(token_id)
+                    places[start + len(data)] = after
+    end = places.get(len(text))
+    is_any = end is not None and end.is_complete
+    return is_any, is_any and is_every
+
+
+@given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_every_way_to_split_an_accepted_text_passes(schema: Any, order: Any, seed: int) -> None:
+    grammar = compiled(schema, order)
+    if grammar is None:
+        return
+    rng = random.Random(seed)
+    text = draw_text(grammar, rng)
+    assert passes(grammar, text) == (True, True), text
+    place = rng.randrange(len(text))
+    piece = text[place : place + rng.randrange(1, 5)]
+    other = text[:place] + rng.choice([piece + b"," + piece, b"", b"a", b"0"]) + text[place + 1 :]
+    try:
+        is_accepted = grammar.contains(other.decode())
+    except UnicodeDecodeError:
+        return
+    assert passes(grammar, other) == (is_accepted, is_accepted), other
+
+
+@given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+def test_what_is_jumped_is_allowed_by_the_masks(schema: Any, order: Any, seed: int) -> None:
+    grammar = compiled(schema, order)
+    if grammar is None:
+        return
+    for budget in [*budgets(grammar), 1_000]:
+        rng = random.Random(seed)
+        matcher = Matcher(grammar, max_tokens=budget)
+        for _ in range(12):
+            for token_id in matcher.jump_forward(longest_first):
+                assert matcher.allows(token_id)
+                matcher.accept_token(token_id)
+            if matcher.is_terminated:
+                break
+            choices = sorted(set(allowed_tokens(matcher)) - set(VOCABULARY.eos_token_ids))
+            if not choices:
+                break
+            forced = matcher.forced_bytes()
+            for data in (TOKENS[token_id] for token_id in choices):
+                assert forced.startswith(data) or data.startswith(forced)
+            matcher.accept_token(rng.choice(choices))
+
+
+def longest_first(text: str) -> list[int]:
+    """Splits a text greedily; what cannot be written is left out."""
+    data, found = text.encode(), []
+    while data:
+        fits = [index for index, token in enumerate(TOKENS) if data.startswith(token)]
+        if not fits:
+            return found
+        token_id = max(fits, key=lambda index: len(TOKENS[index]))
+        found.append(token_id)
+        data = data[len(TOKENS[token_id]) :]
+    return found
