@@ -250,8 +250,10 @@ class Completions:
             whole = self.algebra.concat(head, rest)
             exact = self.spelling(whole).cost
             return max(0, exact - self.spelling(loosened(self.algebra, whole)).cost)
-        options = head.options if isinstance(head, Union | Intersection) else [head.body]
-        return max(self._excess_of(option, rest) for option in options)
+        if isinstance(head, Repeat):
+            return self._excess_of(head.body, rest)
+        assert isinstance(head, Union | Intersection), "what notes is made of others, or a reference"
+        return max(self._excess_of(option, rest) for option in head.options)
 
     # -- spelling ------------------------------------------------------------------------------
 

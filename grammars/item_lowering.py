@@ -77,14 +77,15 @@ class Items:
         if next(self._order.steps(state), None) is None:
             return self._algebra.epsilon
         texts = texts if self._remembers else None
-        return self._between(_Between(state, texts, is_begun=is_first, is_first=is_first))
+        found = self._between(_Between(state, texts, is_begun=is_first, is_first=is_first))
+        is_optional = is_first and self._order.is_complete(state)
+        return self._algebra.optional(found) if is_optional else found
 
     def _between(self, key: _Between) -> Expr:
-        is_inside = key.is_begun and not key.is_first
-        nullable = not is_inside and self._order.is_complete(key.state)
+        nullable = not key.is_begun and self._order.is_complete(key.state)
         if not self._remembers:
             return self._algebra.ref(self, key, nullable=nullable)
-        is_pending = is_inside and key.texts is None
+        is_pending = key.is_begun and key.texts is None
         return self._algebra.noting_ref(self, key, nullable=nullable, pending=is_pending)
 
     def _behind(self, key: _Behind) -> Expr:
@@ -112,7 +113,7 @@ class Items:
     def least(self, key: Hashable) -> Expr:
         assert isinstance(key, _Between) and not self._remembers, "what notes has ways"
         algebra = self._algebra
-        if self._order.is_complete(key.state) and not (key.is_begun and not key.is_first):
+        if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         item, after = self._order.finish(key.state) or next(self._order.steps(key.state))
         lead = algebra.epsilon if key.is_begun else self._layout.comma
@@ -181,21 +182,23 @@ class Items:
         assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"
         taken = None if key.texts is None else frozenset(map(self._value_of, key.texts))
         is_begun = isinstance(key, _Between) and key.is_begun
-        is_needed = is_begun and not key.is_first or not self._order.is_complete(key.state)
         best = self._order.finish(key.state)
-        steps = [best] if best else self._order.steps(key.state) if is_needed else [None]
-        for first in steps:
+        if best is None and not is_begun:
+            yield Way(self._algebra.epsilon, (), taken)
+            return
+        for first in [best] if best else self._order.steps(key.state):
             yield Way(self._algebra.epsilon, self._parts(first, is_begun=is_begun), taken)
 
-    def _parts(self, first: tuple[Item, ItemState] | None, *, is_begun: bool) -> tuple[Part, ...]:
+    def _parts(self, first: tuple[Item, ItemState], *, is_begun: bool) -> tuple[Part, ...]:
         """The items from one on that complete the array."""
+        step: tuple[Item, ItemState] | None = first
         parts: list[Part] = []
         lead = self._algebra.epsilon if is_begun else self._layout.comma
-        while first is not None:
+        while step is not None:
             self._algebra.budget.spend()
-            item, state = first
+            item, state = step
             parts.append(Part(lead, self._layout.value(item.operand), self._algebra.epsilon))
-            lead, first = self._layout.comma, self._order.finish(state)
+            lead, step = self._layout.comma, self._order.finish(state)
         return tuple(parts)
 
     def _equal_to(self, text: bytes) -> Expr:

@@ -71,8 +71,10 @@ def begun(algebra: Algebra, node: Expr) -> Expr:
     if isinstance(node, Intersection) and node.notes:
         return algebra.intersection([begun(algebra, option) for option in node.options])
     if isinstance(node, Ref) and node.noting and node.noting.begins(node.key):
-        part = node.rules.unfold(node.key)
-        return algebra.optional(part) if node.nullable else part
+        return node.rules.unfold(node.key)
+    if isinstance(node, Repeat) and node.notes:
+        assert (node.low, node.high) == (0, 1), "what is visible is there once at most"
+        return algebra.optional(begun(algebra, node.body))
     return node
 
 

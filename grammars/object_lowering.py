@@ -140,9 +140,11 @@ class _Members:
         if next(self._order.steps(state), None) is None:
             return self._algebra.epsilon
         key = _Between(state, extras if self._remembers else None, is_begun=state.is_first)
-        return self._between(key, nullable=self._order.is_complete(state))
+        is_optional = state.is_first and self._order.is_complete(state)
+        return self._algebra.optional(self._between(key)) if is_optional else self._between(key)
 
-    def _between(self, key: _Between, *, nullable: bool) -> Expr:
+    def _between(self, key: _Between) -> Expr:
+        nullable = not key.is_begun and self._order.is_complete(key.state)
         if not self._remembers:
             return self._algebra.ref(self, key, nullable=nullable)
         is_pending = key.extras is None and key.is_begun
@@ -156,7 +158,7 @@ class _Members:
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if key.is_begun:
             return self._member(key.state, key.extras)
-        begun = self._between(key._replace(is_begun=True), nullable=False)
+        begun = self._between(key._replace(is_begun=True))
         return self._algebra.concat(self._layout.comma, begun)
 
     def _stuck(self, key: _Behind) -> Expr:
@@ -234,11 +236,7 @@ class _Members:
         if isinstance(key, _Behind):
             return self._behind(key._replace(extras=None, written=None))
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
-        nullable = not key.is_begun or key.state.is_first
-        return self._between(
-            key if key.state.is_first else key._replace(extras=None),
-            nullable=nullable and self._order.is_complete(key.state),
-        )
+        return self._between(key if key.state.is_first else key._replace(extras=None))
 
     def begins(self, key: Hashable) -> bool:
         return isinstance(key, _Between) and key.extras is not None and key.is_begun
@@ -259,8 +257,7 @@ class _Members:
             return
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         best = self._order.finish(key.state)
-        is_needed = key.is_begun and not key.state.is_first
-        if best is None and not is_needed:
+        if best is None and not key.is_begun:
             yield Way(algebra.epsilon, (), key.extras)
             return
         for step, after in [best] if best else self._order.steps(key.state):

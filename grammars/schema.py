@@ -22,7 +22,7 @@ from grammars.charset import Encoder, ascii_json_text, json_text, utf8
 from grammars.derive import has_string
 from grammars.equal_texts import EqualTexts
 from grammars.errors import EmptyLanguageError
-from grammars.expr import Expr
+from grammars.expr import Expr, Repeat
 from grammars.json_values import JsonValue, Number, is_text, number_spellings
 from grammars.number_lowering import lower_number
 from grammars.object_lowering import ObjectForm
@@ -158,9 +158,14 @@ class _SchemaLowering:
         return self._values.ref(operand)
 
     def bracketed(self, opening: bytes, inside: Expr, closing: bytes) -> Expr:
-        """What stands between brackets."""
-        algebra = self.algebra
-        parts = [algebra.literal(opening), self._gap, inside, self._gap, algebra.literal(closing)]
+        """What stands between brackets; where that is nothing, one gap does."""
+        algebra, gap = self.algebra, self._gap
+        if isinstance(inside, Repeat) and (inside.low, inside.high) == (0, 1):
+            inside = algebra.optional(algebra.concat(inside.body, gap))
+        elif inside is not algebra.epsilon:
+            assert not inside.nullable, "what may be empty is optional"
+            inside = algebra.concat(inside, gap)
+        parts = [algebra.literal(opening), gap, inside, algebra.literal(closing)]
         return algebra.sequence(parts)
 
     def name(self, name: str) -> Expr:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from grammars import Compiler, Grammar, GrammarError, JsonSchema, Matcher, Vocabulary, accepts
-from grammars.completion import UNREACHABLE
+from grammars import Compiler, Grammar, GrammarError, JsonSchema, Matcher, Vocabulary
 from grammars.derive import arms, step
 from grammars.expr import Expr
 from tests.grammars.judge import is_valid
@@ -249,7 +246,8 @@ def test_what_is_jumped_is_allowed_by_the_masks(schema: Any, order: Any, seed: i
 
 def longest_first(text: str) -> list[int]:
     """Splits a text greedily; what cannot be written is left out."""
-    data, found = text.encode(), []
+    data = text.encode()
+    found: list[int] = []
     while data:
         fits = [index for index, token in enumerate(TOKENS) if data.startswith(token)]
         if not fits:
