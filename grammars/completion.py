@@ -105,6 +105,8 @@ class Completions:
         self._found: dict[Expr, bytes | None] = {algebra.empty: None}
         self._alive: dict[Expr, bool] = {}
         self._roomy: dict[Expr, bool] = {}
+        self._going_on: dict[tuple[object, Hashable], bool] = {}
+        self._completed_from: dict[tuple[object, Hashable, bool, Spelling], Spelling] = {}
         self._excess: dict[Expr, int] = {}
         self._spares: dict[tuple[object, Expr], Spares] = {}
 
@@ -147,8 +149,7 @@ class Completions:
         if node.pending:
             return True  # with room before what cannot be passed, or else dead: see `is_alive`
         if isinstance(node, Ref) and node.noting is not None:
-            ways = node.noting.ways(node.key)
-            return any(way.taken is None or self._chosen(node, way) is not None for way in ways)
+            return self._can_go_on(node)
         if (
             node.notes
             and isinstance(node, Intersection)
@@ -185,9 +186,11 @@ class Completions:
         """The spelling of a string of `node` that is written as it is, whatever must differ; that
         of `spelling` where none is found.
         """
-        found = self._sure_text(node)
+        plain = self.spelling(node)
+        is_text = plain.is_sure and plain.cost < UNREACHABLE
+        found = _bytes(plain) if is_text else self._sure_text(node)
         whole = self._nowhere if found is None else self.spell(found)
-        return whole if whole.cost < UNREACHABLE else self.spelling(node)
+        return whole if whole.cost < UNREACHABLE else plain
 
     def _sure_text(self, node: Expr) -> bytes | None:
         """The text of the spelling, if it is one; else that up to a place from where another text
@@ -285,7 +288,7 @@ class Completions:
             return self._cheapest([self._bytes(word[node.depth :], tail) for word in words])
         if isinstance(node, Ref):
             if node.noting is not None:
-                return self._completed(node, tail)
+                return self._ahead(node, tail)
             return self._prepend(node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
             return tail if node.nullable else self._nowhere
@@ -298,6 +301,25 @@ class Completions:
         return self._nowhere if found is None else self._bytes(found, tail)
 
     # -- what must differ (see `noting`) -------------------------------------------------------
+
+    def _can_go_on(self, node: Ref) -> bool:
+        """Whether there are texts for the parts that a noting reference needs."""
+        assert node.noting is not None, "only what notes has ways"
+        key = (node.noting, node.noting.unwritten(node.key))
+        if key not in self._going_on:
+            ways = node.noting.ways(node.key)
+            self._going_on[key] = any(
+                way.taken is None or self._chosen(node, way) is not None for way in ways
+            )
+        return self._going_on[key]
+
+    def _ahead(self, node: Ref, tail: Spelling) -> Spelling:
+        """What completes the parts of a noting reference; the same for all bytes of one part."""
+        assert node.noting is not None, "only what notes has ways"
+        key = (node.noting, node.noting.unwritten(node.key), node.pending, tail)
+        if key not in self._completed_from:
+            self._completed_from[key] = self._completed(node, tail)
+        return self._completed_from[key]
 
     def _completed(self, node: Ref, tail: Spelling) -> Spelling:
         """What completes the parts of a noting reference.
@@ -393,7 +415,7 @@ class Completions:
     def _piece(self, part: Part, text: bytes) -> Spelling:
         """A part with a text of its own, by itself."""
         tail = self._prepend(part.trail, self._end)
-        return self._prepend(part.lead, self._bytes(text, tail))
+        return self._prepend(part.lead, self._prepend(self.algebra.literal(text), tail))
 
     def _spares_of(self, others: Expr, node: Ref) -> Spares:
         """Texts of an expression that differ as `node` compares them."""

@@ -226,6 +226,10 @@ class NotingRules(Rules, Protocol):
         """Whether a part that is remembered begins with the reference."""
         ...
 
+    def unwritten(self, key: Hashable) -> Hashable:
+        """The key as it was before anything was noted of the part that is being written."""
+        ...
+
     def ways(self, key: Hashable) -> Iterator[Way]:
         """Ways to complete it, the best first; each by as few parts as it may take."""
         ...

@@ -178,6 +178,10 @@ class Items:
             self._others[texts] = self._algebra.complement(self._algebra.union(equal))
         return self._algebra.intersection([parts, self._others[texts]])
 
+    def unwritten(self, key: Hashable) -> Hashable:
+        is_noted = isinstance(key, _Behind) and key.written is not None
+        return key._replace(written=b"") if is_noted else key
+
     def ways(self, key: Hashable) -> Iterator[Way]:
         assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"
         taken = None if key.texts is None else frozenset(map(self._value_of, key.texts))

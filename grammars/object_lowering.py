@@ -248,6 +248,10 @@ class _Members:
     def other_than(self, parts: Expr, texts: tuple[bytes, ...]) -> Expr:
         return self._layout.other_names(parts, frozenset(map(json.loads, texts)))
 
+    def unwritten(self, key: Hashable) -> Hashable:
+        is_noted = isinstance(key, _Behind) and key.written is not None
+        return key._replace(written=b"") if is_noted else key
+
     def ways(self, key: Hashable) -> Iterator[Way]:
         algebra = self._algebra
         if isinstance(key, _Behind):
