@@ -193,43 +193,49 @@ class Completions:
         return whole if whole.cost < UNREACHABLE else plain
 
     def _sure_text(self, node: Expr) -> bytes | None:
-        """The text of the spelling, if it is one; else that up to a place from where another text
-        is one, or comes further at least.
+        """The text of the spelling up to where one is sure, and that; where it leads nowhere, that
+        up to a place from where another comes further.
         """
         before = b""
-        while True:
-            text = self._text_of(node)
-            passed = [] if text is None else self._passed(node, text)
-            if text is None or passed is None:
-                return None if text is None else before + text
+        while (text := self._text_of(node)) is not None:
+            passed = self._passed(node, text)
+            end = len(passed)
+            if end and self._is_sure(passed[-1]):
+                return before + text[:end] + _bytes(self.spelling(passed[-1]))
             for end, after in enumerate(passed, 1):
                 other = self._text_of(after)
-                if other is not None and other != text[end:]:
-                    further = self._passed(after, other)
-                    if further is None:
-                        return before + text[:end] + other
-                    if end + len(further) > len(passed):
-                        before, node = before + text[:end], after
-                        break
+                if other is None or other == text[end:]:
+                    continue
+                further = self._passed(after, other)
+                if end + len(further) > len(passed) or (further and self._is_sure(further[-1])):
+                    before, node = before + text[:end], after
+                    break
             else:
                 return None
+        return None
+
+    def _is_sure(self, node: Expr) -> bool:
+        found = self.spelling(node)
+        return found.is_sure and found.cost < UNREACHABLE
 
     def _text_of(self, node: Expr) -> bytes | None:
         found = self.spelling(node)
         return _bytes(found) if found.cost < UNREACHABLE else None
 
-    def _passed(self, node: Expr, text: bytes) -> list[Expr] | None:
-        """The states along a text, up to where it can no longer be completed; None where it is
-        whole.
+    def _passed(self, node: Expr, text: bytes) -> list[Expr]:
+        """The states along a text, up to one of which the spelling is sure, or to where it can no
+        longer be completed.
         """
         found: list[Expr] = []
         for byte in text:
             self.algebra.budget.spend()
             node = step(self.algebra, node, byte)
             if not self.is_alive(node):
-                return found
+                break
             found.append(node)
-        return None if node.nullable else found
+            if self._is_sure(node):
+                break
+        return found
 
     def excess(self, node: Expr) -> int:
         """Tokens by which finishing may cost more than it seems without the notes, as long as no
