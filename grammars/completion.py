@@ -165,6 +165,10 @@ class Completions:
         """The spelling of given bytes."""
         return self._bytes(data, self._end)
 
+    def in_front(self, data: bytes, plan: Spelling) -> Spelling:
+        """The spelling of given bytes in front of a plan."""
+        return self._bytes(data, plan) if plan.cost < UNREACHABLE else plan
+
     def spelling(self, node: Expr) -> Spelling:
         """The spelling of the witness of `node` (cost UNREACHABLE when there is none)."""
         if node.nullable:
@@ -261,7 +265,7 @@ class Completions:
             return max(0, exact - self.spelling(loosened(self.algebra, whole)).cost)
         if isinstance(head, Repeat):
             return self._excess_of(head.body, rest)
-        assert isinstance(head, Union | Intersection), "what notes is made of others, or a reference"
+        assert isinstance(head, Union | Intersection), "what notes is made of others"
         return max(self._excess_of(option, rest) for option in head.options)
 
     # -- spelling ------------------------------------------------------------------------------

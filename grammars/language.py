@@ -52,8 +52,12 @@ class Language:
     def begin(self, prefix: bytes = b"") -> tuple[Expr, Spelling]:
         """The state before `prefix` and the language, and its cheapest completion."""
         with self._step():
+            plan = self._completions.settled(self.start)
+            if not prefix:
+                return self.start, plan
             node = self._algebra.concat(self._algebra.literal(prefix), self.start)
-            return node, self._completions.settled(node)
+            whole = self._completions.in_front(prefix, plan)
+            return node, min(self._completions.settled(node), whole, key=lambda found: found.cost)
 
     def advance(self, node: Expr, data: bytes) -> tuple[Expr, Spelling]:
         """The state after the bytes of a token, and its cheapest completion."""

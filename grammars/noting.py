@@ -8,9 +8,9 @@ each text; and it need not. What is excluded is decided where a part begins, so 
 without the notes up to the end of the part that is being written, and from there into the next one
 as long as that has room: as long as it cannot be ended within the token, and is part of a string or
 number that may go on in very many ways. So states are *loosened* for masks: their notes are left
-out, and a part that begins after an unknown one is *pending*: it cannot be passed. A token that
-writes a whole part and more beyond the end of another is left out; no vocabulary at hand has one
-that matters.
+out, and a part that begins after an unknown one is *pending*: it cannot be passed. What comes of a
+token that would pass it, or goes on into one without room, is *unsure*: such tokens are few, and
+each is looked at by itself, with the notes (see `mask_store`).
 
 Visible references (those not inside of others) are those of parts that have begun.
 It must not know what is noted, nor why.

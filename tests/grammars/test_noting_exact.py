@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from grammars import Compiler, Grammar, GrammarError, JsonSchema, Matcher, Vocabulary
+from grammars import Compiler, Grammar, GrammarError, JsonSchema, Matcher, Vocabulary, accepts
 from grammars.derive import arms, step
 from grammars.expr import Expr
+from grammars.samples import byte_vocabulary
 from tests.grammars.judge import is_valid
 from tests.grammars.vocabularies import allowed_tokens, budgets, walk as random_walk
 
@@ -256,3 +258,63 @@ def longest_first(text: str) -> list[int]:
         found.append(token_id)
         data = data[len(TOKENS[token_id]) :]
     return found
+
+
+def test_the_least_budget_is_that_of_a_real_text() -> None:
+    """Single bytes: all digits but one that is too many, and names of one letter."""
+    vocabulary = Vocabulary([*([bytes([b]) for b in range(256)]), None], eos_token_ids=[256])
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"type": "array", "uniqueItems": True, "minItems": 9, "items": {"type": "integer"}}, 19),
+        ({"type": "array", "uniqueItems": True, "minItems": 11, "items": {"type": "integer"}}, 24),
+        ({"additionalProperties": {"const": 1}, "minProperties": 2, "type": "object"}, 12),
+    ]
+    for schema, least in cases:
+        grammar = Compiler(vocabulary).compile(JsonSchema(schema))
+        assert grammar.min_tokens == least
+        with pytest.raises(GrammarError, match=f"the {least} tokens of the shortest known output"):
+            Matcher(grammar, max_tokens=least - 1)
+
+
+def test_the_last_of_the_values_is_followed_by_none() -> None:
+    flags = {name: {"type": "boolean"} for name in "abcdefg"}
+    item = {"type": "object", "properties": flags, "required": [*flags]}
+    item["additionalProperties"] = False
+    schema = {"type": "array", "uniqueItems": True, "items": item}
+    values = []
+    for number in range(128):
+        bits = (f'"{name}":{str(bool(number >> i & 1)).lower()}' for i, name in enumerate(flags))
+        values.append("{" + ",".join(bits) + "}")
+    matcher = Matcher(
+        Compiler(byte_vocabulary(), max_lazy_seconds=60.0).compile(JsonSchema(schema)),
+        max_tokens=100_000,
+    )
+    matcher.accept_bytes(("[" + ",".join(values[:127])).encode())
+    assert matcher.allows(ord(",")) and matcher.allows(ord("]"))
+    matcher.accept_bytes(("," + values[127]).encode())
+    assert not matcher.allows(ord(",")) and matcher.allows(ord("]"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"if": 3}, "/if"),
+        ({"if": {"type": "x"}}, "/if/type"),
+        ({"else": "no"}, "/else"),
+        ({"items": {"minContains": -1}}, "/items/minContains"),
+        ({"not": {"type": "array", "maxContains": 1.5}}, "/not/maxContains"),
+    ],
+)
+def test_what_asks_for_nothing_is_no_excuse_to_be_malformed(schema: Any, pointer: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        accepts(JsonSchema(schema), "[]")
+    assert caught.value.position == pointer
+
+
+@pytest.mark.parametrize("extra", [{}, {"uniqueItems": True}, {"contains": {"const": 1}}])
+def test_empty_brackets_hold_one_gap(extra: Any) -> None:
+    least = {"minContains": 0, "maxContains": 2} if "contains" in extra else {}
+    schema = JsonSchema({**extra, **least}, whitespace="flexible", max_whitespace=2)
+    for text in ["[]", "[  ]", "{  }", "[  1  ]", '{  "a"  :  1  }']:
+        assert accepts(schema, text), text
+    for text in ["[   ]", "{   }", "[   1]", "[1   ]"]:
+        assert not accepts(schema, text), text
