@@ -5,6 +5,7 @@
 #   make lint    ruff, mypy, import-linter
 #   make bench   the benchmark of the main job
 #   make bench-grammars   the benchmark of constraints, beside other engines
+#   make bench-frontend   the benchmark of the frontend, beside SGLang's
 #
 # PYTHON picks the interpreter (>= 3.11), ARGS goes to the command: make demo ARGS="--limit 20".
 # pip's own configuration and environment variables (proxies, mirrors, PIP_FIND_LINKS) are honoured.
@@ -17,12 +18,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := .bench-venv
+PEER_FRONTEND := .bench-frontend-venv
 
 ifdef PIP_EXTRA_INDEX_URL
 export PIP_EXTRA_INDEX_URL
 endif
 
-.PHONY: demo test fuzz lint format bench bench-grammars clean
+.PHONY: demo test fuzz lint format bench bench-grammars bench-frontend clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/extract_packages.py $(ARGS)
@@ -50,8 +52,11 @@ bench: $(INSTALLED)
 bench-grammars: $(INSTALLED) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks grammars $(ARGS)
 
+bench-frontend: $(INSTALLED) $(PEER_FRONTEND)/.installed
+	$(BIN)/python -m benchmarks frontend $(ARGS)
+
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(PEER_FRONTEND) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 # Installs again only when the dependencies have changed; an interrupted install has no stamp.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -66,4 +71,10 @@ $(PEERS)/.installed: benchmarks/requirements-grammars.txt constraints.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --requirement benchmarks/requirements-grammars.txt
 	$(PEERS)/bin/python -m pip install --no-deps mistral-common==1.13.1
+	@touch $@
+
+$(PEER_FRONTEND)/.installed: benchmarks/requirements-frontend.txt constraints.txt
+	$(PYTHON) -m venv $(PEER_FRONTEND)
+	$(PEER_FRONTEND)/bin/python -m pip install --requirement benchmarks/requirements-frontend.txt
+	$(PEER_FRONTEND)/bin/python -m pip install --no-deps sglang==0.5.5
 	@touch $@

@@ -1,10 +1,10 @@
-"""`python -m benchmarks [extract | grammars]`: a benchmark, with its arguments; extract if none."""
+"""`python -m benchmarks [extract | frontend | grammars]`: one benchmark; extract if none."""
 
 import sys
 
-from benchmarks import extract, grammars
+from benchmarks import extract, frontend, grammars
 
-BENCHMARKS = {"extract": extract.main, "grammars": grammars.main}
+BENCHMARKS = {"extract": extract.main, "frontend": frontend.main, "grammars": grammars.main}
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]

@@ -82,7 +82,9 @@ class Admission:
             if found < asked.low or (asked.high is not None and found > asked.high):
                 return False
         pairs = ((i, j) for j in range(len(value)) for i in range(j))
-        return shape.unique is None or not any(same(value[i], value[j]) for i, j in pairs)
+        if shape.unique is None and shape.repeated is None:
+            return True
+        return any(same(value[i], value[j]) for i, j in pairs) == (shape.repeated is not None)
 
     def _members(self, value: dict[str, JsonValue], shape: ObjectShape) -> bool:
         if len(value) < shape.min_members or not all(name in value for name in shape.required):

@@ -39,6 +39,9 @@ from grammars.shapes import (
 MAX_VALUES = 256
 """Values of a finite set whose use is remembered, one bit each."""
 
+MAX_REPEATED = 64
+"""Values of which two are to be equal: from each state it is looked whether each leads to that."""
+
 MAX_FEW = 64
 """Arrays and objects that are counted as items, so that they cannot be used up."""
 
@@ -77,8 +80,9 @@ class ArrayForm:
         self._order: ItemOrder | None = None
         self._lowered: Expr | None = None
         self._is_listed = False
-        if shape.contains or shape.unique is not None:
-            self._is_listed = shape.unique is not None and self._is_small()
+        self._at = shape.unique if shape.repeated is None else shape.repeated
+        if shape.contains or self._at is not None:
+            self._is_listed = self._at is not None and self._is_small(self._at)
             self._order = ItemOrder(
                 shape,
                 values=self._values if self._is_listed else None,
@@ -196,9 +200,7 @@ class ArrayForm:
         return self._domains[index]
 
     def _number_of(self, value: JsonValue) -> int:
-        is_number = isinstance(value, Number) and not isinstance(value, bool)
-        key = repr(Fraction(value)) if is_number else dump(value, "compact", ascii_only=True)
-        return self._numbers.setdefault(key, len(self._numbers))
+        return self._numbers.setdefault(_key(value), len(self._numbers))
 
     def _counted(self, value: JsonValue, index: int) -> tuple[bool, ...]:
         has = self._layout.admission.has
@@ -206,18 +208,24 @@ class ArrayForm:
             index >= asked.start and has(value, asked.operand) for asked in self._shape.contains
         )
 
-    def _is_small(self) -> bool:
-        """Whether all items are of small finite sets, of which each value is used once.
+    def _is_small(self, pointer: str) -> bool:
+        """Whether all items are of small finite sets, of which the used values are remembered.
 
-        Raises UnsupportedError where only some are, and may be used up by others.
+        Raises UnsupportedError where only some are, and may be used up by others; and where some
+        are not, and two must be equal.
         """
-        shape, pointer = self._shape, self._shape.unique
-        assert pointer is not None, "only what must differ has a domain"
+        shape = self._shape
         sizes = [self._domain_size(index) for index in range(len(shape.prefix) + 1)]
         if shape.max_items is not None:
             sizes = sizes[: shape.max_items]
-        if None not in sizes:
+        most = MAX_VALUES if shape.repeated is None else MAX_REPEATED
+        if all(size is not None and size <= most for size in sizes):
             return True
+        if shape.repeated is not None:
+            raise unsupported(
+                "'uniqueItems' under a negation of items that are not of small sets of values",
+                pointer,
+            )
         for index, size in enumerate(sizes):
             is_rest = index == len(shape.prefix)
             if size is not None and (is_rest or size <= index) and size > 0:
@@ -250,9 +258,14 @@ class ArrayForm:
                 return None
         if len(values) > MAX_VALUES:
             return None
-        at = self._shape.unique
-        by_number = {self._number_of(value): value for value in values}
-        return [(v, (Spot(f"{at}/{i}=", {"const": v}),)) for i, v in by_number.items()]
+        by_key = {_key(value): value for value in values}
+        return [(v, (Spot(f"{self._at}/{key}=", {"enum": [v]}),)) for key, v in by_key.items()]
+
+
+def _key(value: JsonValue) -> str:
+    """The same for equal values, and for no others."""
+    is_number = isinstance(value, Number) and not isinstance(value, bool)
+    return repr(Fraction(value)) if is_number else dump(value, "compact", ascii_only=True)
 
 
 def _grid(shape: NumberShape) -> list[Number] | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from grammars import keywords
 from grammars.dialect import Dialect
-from grammars.formats import FORMATS, STANDARD_FORMATS, TYPE_ANNOTATIONS, TYPE_FORMATS
+from grammars.formats import FORMATS, TYPE_ANNOTATIONS, TYPE_FORMATS, UNSUPPORTED
 from grammars.json_values import JsonValue, Number
 from grammars.schema_document import escape
 from grammars.shapes import (
@@ -68,7 +68,9 @@ class FormatRules:
             return False
         if name in (TYPE_FORMATS if self.of_type else FORMATS):
             return True
-        if name in STANDARD_FORMATS or (self.of_type and name not in TYPE_ANNOTATIONS):
+        if name in UNSUPPORTED:
+            raise keywords.unsupported(f"the format {name!r} ({UNSUPPORTED[name]})", pointer)
+        if self.of_type and name not in TYPE_ANNOTATIONS:
             raise keywords.unsupported(f"the format {name!r}", pointer)
         return False
 
@@ -154,7 +156,8 @@ class Assertions:
         if not isinstance(unique, bool):
             raise keywords.malformed(unique, f"{at}/uniqueItems", "true or false")
         if unique:
-            yield Assertion(ArrayShape(unique=f"{at}/uniqueItems"), self._repeated)
+            repeated = ArrayShape(min_items=2, repeated=f"{at}/uniqueItems")
+            yield Assertion(ArrayShape(unique=f"{at}/uniqueItems"), lambda: [repeated])
 
     def _items(self) -> Iterator[Assertion]:
         schema, at = self._schema, self._at
@@ -203,9 +206,6 @@ class Assertions:
             seen = ArrayShape()  # there, `contains` evaluates nothing
         counted = (Contains(operand, low, high),) if asks else ()
         return Assertion(ArrayShape(contains=counted), refuted, seen)
-
-    def _repeated(self) -> list[Shape]:
-        raise keywords.unsupported("'uniqueItems' under a negation", f"{self._at}/uniqueItems")
 
     # -- objects -----------------------------------------------------------------------------
 

@@ -28,6 +28,22 @@ class Limits(NamedTuple):
             min(self.max_bytes, others.max_bytes),
         )
 
+    def covering(self, others: Limits) -> Limits:
+        """The higher of each of both."""
+        return Limits(
+            max(self.max_steps, others.max_steps),
+            max(self.max_seconds, others.max_seconds),
+            max(self.max_bytes, others.max_bytes),
+        )
+
+    def widened(self, factor: int, more: Limits) -> Limits:
+        """So many times these, and `more`."""
+        return Limits(
+            factor * self.max_steps + more.max_steps,
+            factor * self.max_seconds + more.max_seconds,
+            factor * self.max_bytes + more.max_bytes,
+        )
+
 
 class Budget:
     """Counts steps (expressions made, states derived, words searched), the thread's own seconds
@@ -78,6 +94,12 @@ class Budget:
         self._left = self.max_steps
         self._next_look = self.max_steps - CHECK_EVERY
         self._deadline = time.thread_time() + self.max_seconds
+
+    @property
+    def used(self) -> Limits:
+        """What this allowance has taken; of bytes, all that are kept."""
+        seconds = time.thread_time() - self._deadline + self.max_seconds
+        return Limits(self.max_steps - self._left, seconds, self.num_bytes)
 
     def cancel(self) -> None:
         """Make the next look at the clock the last, whoever is counting; from any thread."""

@@ -31,6 +31,10 @@ ON_THE_SPOT = Limits(20_000, 0.25, 32 << 20)
 MAX_TEXT_ON_THE_SPOT = 256 << 10
 """Bytes of a constraint that is compiled without a trial: to read it takes long enough."""
 
+AGAIN = 4
+"""Times what a trial has needed that the compile behind it may need, and what is compiled on the
+spot more: it makes the same expressions, but this process may have to wait for its memory.
+"""
 
 TRIM_EVERY = 64
 """Constraints asked for between two looks at what all of them keep."""
@@ -44,8 +48,8 @@ class Compiler:
     `max_grammar_bytes` and `max_mask_bytes` bound what is kept of all of them.
 
     `isolate`: a constraint that cannot be compiled on the spot is first tried in a process of its
-    own (see `probe`), which can be killed. Not those of Python types: they mean something in this
-    process alone.
+    own (see `probe`), which can be killed. Of a Python type that is its schema. What passes there
+    is compiled here within what it has needed.
     """
 
     def __init__(
@@ -138,23 +142,33 @@ class Compiler:
 
     def _compile(self, constraint: Constraint) -> Grammar:
         if self.probe is None or not is_portable(constraint):
-            return self._grammar(constraint, Budget(*self._limits))
+            return self._grammar(constraint, self._limits)
         limits = ON_THE_SPOT.within(self._limits)
         if num_bytes(constraint) <= MAX_TEXT_ON_THE_SPOT:
             budget = Budget(*limits)
             try:
-                return self._grammar(constraint, budget)
+                return self._grammar(constraint, self._limits, first=budget)
             except CompileBudgetError:
                 if not budget.is_spent or limits == self._limits:
                     raise  # more of the budget would not help, or there is no more
-        self.probe.check(constraint)
-        return self._grammar(constraint, Budget(*self._limits), is_costly=True)
+        needed = self.probe.check(constraint)
+        limits = self._limits
+        if needed is not None:
+            limits = needed.widened(AGAIN, ON_THE_SPOT).within(limits)
+        return self._grammar(constraint, limits, is_costly=True)
 
     def _grammar(
-        self, constraint: Constraint, first: Budget, *, is_costly: bool = False
+        self,
+        constraint: Constraint,
+        limits: Limits,
+        *,
+        first: Budget | None = None,
+        is_costly: bool = False,
     ) -> Grammar:
-        """The grammar of `constraint`, lowered the first time within a budget of its own."""
-        budgets = chain([first], (Budget(*self._limits) for _ in count()))
+        """The grammar of `constraint`, lowered within `limits`; the first time within a budget of
+        its own, if one is given.
+        """
+        budgets = chain([first or Budget(*limits)], (Budget(*limits) for _ in count()))
         return Grammar(
             lambda: self._lower(constraint, next(budgets)), self.vocabulary, is_costly=is_costly
         )
@@ -168,10 +182,9 @@ class Compiler:
             with too_deep_is_over_budget():
                 start = constraint.lower(algebra)
             language = Language(start, algebra=algebra, masks=self._masks)
-            language.begin()  # the cheapest completion is a part of the compile
+            language.settle(self._lazy_limits)
         finally:
             self._running.discard(budget)
-        budget.allow(*self._lazy_limits)
         return language
 
 

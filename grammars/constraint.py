@@ -48,6 +48,12 @@ class Constraint(ABC):
         """The value that `text` stands for; by default the text itself."""
         return text
 
+    def portable(self) -> Constraint:
+        """A constraint of the same texts that consists of values alone, so that another process can
+        have it; by default this one.
+        """
+        return self
+
 
 @dataclass(frozen=True)
 class Regex(Constraint):

@@ -24,8 +24,8 @@ def num_bytes(constraint: Constraint) -> int:
 
 
 def is_portable(constraint: Constraint) -> bool:
-    """Whether another process can have it: it is of this package, and so is all that is inside,
-    or text, numbers, None. A Python type is not: it is what its module makes of it.
+    """Whether another process can have it, in its portable form: it is of this package, and so is
+    all that is inside, or text, numbers, None.
     """
     return all(
         isinstance(part, str | bytes | int | None)
@@ -35,7 +35,7 @@ def is_portable(constraint: Constraint) -> bool:
 
 
 def _parts(constraint: Constraint) -> Iterator[object]:
-    """The constraint and all that is inside, without their tuples."""
+    """The constraint and all that is inside of its portable form, without their tuples."""
     pending: list[object] = [constraint]
     while pending:
         part = pending.pop()
@@ -44,4 +44,4 @@ def _parts(constraint: Constraint) -> Iterator[object]:
             continue
         yield part
         if isinstance(part, Constraint):
-            pending += vars(part).values()
+            pending += vars(part.portable()).values()

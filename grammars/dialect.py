@@ -18,7 +18,8 @@ class Dialect:
     """`item_arrays`: `items` may be an array, followed by `additionalItems`; `boolean_bounds`:
     `exclusiveMinimum` may be a bool; `lone_refs`: what stands beside `$ref` says nothing;
     `id_keyword`: `$id`, or `id` in draft 4; `legacy_anchors`: `$id` may be an anchor (`#name`);
-    `unknown`: the keywords of later drafts, which are refused: to ignore them would be silent.
+    `whole_floats`: 1.0 is an integer; `unknown`: the keywords of later drafts, which are refused: a
+    reader of the draft is to ignore them, and whoever wrote them meant them.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Dialect:
     lone_refs: bool = False
     id_keyword: str = "$id"
     legacy_anchors: bool = False
+    whole_floats: bool = True
     unknown: frozenset[str] = frozenset()
 
 
@@ -58,6 +60,7 @@ _DRAFTS = {
             lone_refs=True,
             id_keyword="id" if number == 4 else "$id",
             legacy_anchors=True,
+            whole_floats=number != 4,
             unknown=_unknown(f"draft-0{number}"),
         )
         for number in (4, 6, 7)

@@ -43,10 +43,21 @@ def _ipv6(elided: int) -> str:
 
 IPV6 = _ipv6(1)
 
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
-_LOCAL_PART = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})"
 _LITERAL = rf"\[(?:{IPV4}|[Ii][Pp][Vv]6:{_ipv6(2)})\]"
 
-EMAIL = rf"{_LOCAL_PART}@(?:{LABEL}(?:\.{LABEL})+|{_LITERAL})"
+
+def _mailbox(others: str) -> str:
+    """A mailbox in whose local part these characters are plain as well."""
+    atom = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{others}-]+"
+    quoted = rf'"(?:[ !#-\[\]-~{others}]|\\[ -~])*"'
+    local_part = rf"(?:{atom}(?:\.{atom})*|{quoted})"
+    return rf"{local_part}@(?:{LABEL}(?:\.{LABEL})+|{_LITERAL})"
+
+
+EMAIL = _mailbox("")
 """RFC 5321, section 4.1.2, Mailbox. A domain has a dot: it is fully qualified (section 2.3.5)."""
+
+IDN_EMAIL = _mailbox("\x80-\U0010ffff")
+"""RFC 6531, section 3.3: all beyond ASCII is plain in a local part. Without domains beyond ASCII:
+whether one is a name takes encoding it (see `formats.UNSUPPORTED`).
+"""

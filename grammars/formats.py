@@ -3,9 +3,7 @@
 Each is written for `regex.PYTHON` and matched in full. They follow the RFCs that JSON Schema names,
 with what a reader in Python could not take left out: leap seconds, the year 0000, fractions of a
 nanosecond, durations of millions of years. A standard format that is missing here is refused by the
-reader: `regex` is not regular, and of `idn-hostname` and `idn-email` what is a name takes Punycode
-and Unicode's normal form (RFC 5891, section 4). A Python type has some more formats, which are its
-own. It must not know of JSON.
+reader. A Python type has some more formats, which are its own. It must not know of JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +20,18 @@ iri iri-reference uuid uri-template json-pointer relative-json-pointer regex
 """
 STANDARD_FORMATS = frozenset(_STANDARD.split())
 """The formats that draft 2020-12 defines."""
+
+UNSUPPORTED = {
+    "idn-hostname": "the length of a label is that of its Punycode",
+    "regex": "a back-reference has a group, and no two groups have one name",
+}
+"""Those of them that no pattern describes, and why.
+
+A label of an `idn-hostname` may have as many characters as leave 63 in Punycode (RFC 5891, section
+4.2), which depends on every one of them; beside that it is in Unicode's normal form. A `regex` is
+one of ECMA-262 with the flag u: its groups nest, and its early errors are beyond any context-free
+grammar.
+"""
 
 _YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _FOURTH = r"(?:0[48]|[2468][048]|[13579][26])"
@@ -61,6 +71,7 @@ FORMATS: dict[str, str] = {
     "ipv4": addresses.IPV4,
     "ipv6": addresses.IPV6,
     "email": addresses.EMAIL,
+    "idn-email": addresses.IDN_EMAIL,
     "uri": identifiers.URI,
     "uri-reference": identifiers.URI_REFERENCE,
     "uri-template": identifiers.URI_TEMPLATE,

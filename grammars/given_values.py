@@ -77,7 +77,7 @@ def _is_scalar(value: JsonValue) -> bool:
 
 def _part(value: JsonValue, at: str, *, negated: bool = False) -> Operand:
     """A part that equals `value`; its place is that of no schema, so it has a mark."""
-    return (Spot(f"{at}=", {"const": value}, negated=negated),)
+    return (Spot(f"{at}=", {"enum": [value]}, negated=negated),)
 
 
 def _array(value: list[JsonValue], at: str) -> ArrayShape:

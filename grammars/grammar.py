@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
+from grammars.budget import Limits
 from grammars.completion import UNREACHABLE, Spelling
 from grammars.errors import EmptyLanguageError, GrammarError
 from grammars.expr import Expr
@@ -71,6 +72,11 @@ class Grammar:
         with self._lock:
             if len(self._language) > self._max_kept:
                 self._language = self._lower()
+
+    @property
+    def needed(self) -> Limits:
+        """The limits that its compile has needed."""
+        return self._language.needed
 
     @property
     def num_bytes(self) -> int:

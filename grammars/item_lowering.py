@@ -179,8 +179,9 @@ class Items:
         return self._algebra.intersection([parts, self._others[texts]])
 
     def unwritten(self, key: Hashable) -> Hashable:
-        is_noted = isinstance(key, _Behind) and key.written is not None
-        return key._replace(written=b"") if is_noted else key
+        if isinstance(key, _Behind) and key.written is not None:
+            return key._replace(written=b"")
+        return key
 
     def ways(self, key: Hashable) -> Iterator[Way]:
         assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"

@@ -21,8 +21,14 @@ ITEMS_PER_STEP = 4
 BYTES_PER_ITEM = 300
 
 
+ALL = -1
+"""Every bit."""
+
+
 class ItemState(NamedTuple):
-    """Where an array stands between two items, as far as it matters for what may follow."""
+    """Where an array stands between two items, as far as it matters for what may follow. `used`:
+    the values that were, one bit each; where two must be equal, ALL once they are.
+    """
 
     num_items: int
     counts: tuple[int, ...]
@@ -44,7 +50,8 @@ nothing but it, and which `contains` it has."""
 
 class ItemOrder:
     """The automaton of the items of `shape`. `values`: the finite set of each item's values, where
-    they are to differ. `weigh` tells the size of an operand's smallest value, infinite for none.
+    they are to differ, or two are to be equal. `weigh` tells the size of an operand's smallest
+    value, infinite for none.
     """
 
     def __init__(
@@ -86,6 +93,8 @@ class ItemOrder:
 
     def is_complete(self, state: ItemState) -> bool:
         """Whether the array may end here."""
+        if self._shape.repeated is not None and state.used != ALL:
+            return False
         return state.num_items >= self._shape.min_items and all(
             count >= asked.low for count, asked in zip(state.counts, self._contains, strict=True)
         )
@@ -138,7 +147,7 @@ class ItemOrder:
 
     def _useful_first(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
         def order(step: tuple[Item, ItemState]) -> tuple[int, float]:
-            wanted = 0
+            wanted = int(step[1].used == ALL != state.used)
             for asked, count, counted in zip(
                 self._contains, state.counts, step[0].counted, strict=True
             ):
@@ -157,8 +166,8 @@ class ItemOrder:
         items = self._items(state.num_items)
         self._budget.spend(len(items) // ITEMS_PER_STEP)
         for item in items:
-            is_used = item.value >= 0 and state.used >> item.value & 1
-            if not is_used and self._weigh(item.operand) < math.inf:
+            is_free = self._shape.repeated is not None or not self._is_used(state, item)
+            if is_free and self._weigh(item.operand) < math.inf:
                 after = self._after(state, item)
                 if after is not None:
                     yield item, after
@@ -174,7 +183,12 @@ class ItemOrder:
         if self._shape.max_items is None:
             index = min(index, self._settled)
         used = state.used | 1 << item.value if item.value >= 0 else state.used
+        if self._shape.repeated is not None and self._is_used(state, item):
+            used = ALL
         return ItemState(index, tuple(counts), used)
+
+    def _is_used(self, state: ItemState, item: Item) -> bool:
+        return item.value >= 0 and bool(state.used >> item.value & 1)
 
     def _items(self, index: int) -> list[Item]:
         """The ways to be item `index`: counted or not by each `contains`."""

@@ -24,11 +24,14 @@ items prefixItems additionalItems minItems maxItems contains minContains maxCont
 properties patternProperties additionalProperties propertyNames required minProperties maxProperties
 dependentRequired
 """
-_LOGICAL = """
-enum const $ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else dependentSchemas
-dependencies unevaluatedItems unevaluatedProperties
+_COMBINING = """
+$ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else dependentSchemas dependencies
+unevaluatedItems unevaluatedProperties
 """
-ENFORCED = frozenset((_TYPED + _LOGICAL).split())
+COMBINING = frozenset(_COMBINING.split())
+"""Keywords that bring in other schemas for the same value."""
+
+ENFORCED = frozenset(_TYPED.split()) | COMBINING | {"enum", "const"}
 
 REFUSED: dict[str, JsonValue] = {
     "nullable": False,
@@ -45,8 +48,10 @@ READ = ENFORCED | set(REFUSED)
 def refuse_unsupported(schema: dict[str, JsonValue], at: str, dialect: Dialect) -> None:
     """Raises UnsupportedError for a keyword that is not enforced."""
     for keyword in sorted(dialect.unknown.intersection(schema)):
-        raise unsupported(
-            f"{keyword!r}, which is no keyword of its draft ({dialect.name}),", f"{at}/{keyword}"
+        raise UnsupportedError(
+            f"the schema has {keyword!r} at {at}/{keyword}, which says nothing in its draft "
+            f"({dialect.name}); leave it out, or name a draft that knows it in '$schema'",
+            f"{at}/{keyword}",
         )
     for keyword, harmless in REFUSED.items():
         if keyword in schema and not same(schema[keyword], harmless):

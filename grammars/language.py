@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from threading import RLock
 
 from grammars.algebra import Algebra
-from grammars.budget import too_deep_is_over_budget
+from grammars.budget import Limits, too_deep_is_over_budget
 from grammars.completion import Completions, Spelling
 from grammars.derive import matches, walk
 from grammars.expr import Expr
@@ -25,10 +25,12 @@ class Language:
     """The expressions of one lowering of a constraint, from `start` on, and what is known of them.
 
     What a mask promises holds for as long as its language lives: the cost of a state never changes.
+    `needed`: the limits that its compile has needed.
     """
 
     def __init__(self, start: Expr, *, algebra: Algebra, masks: MaskStore) -> None:
         self.start = start
+        self.needed = Limits(0, 0.0, 0)
         self._algebra = algebra
         self._masks = masks
         self._completions = Completions(algebra, masks.vocabulary)
@@ -58,6 +60,16 @@ class Language:
             node = self._algebra.concat(self._algebra.literal(prefix), self.start)
             whole = self._completions.in_front(prefix, plan)
             return node, min(self._completions.settled(node), whole, key=lambda found: found.cost)
+
+    def settle(self, limits: Limits) -> None:
+        """End the compile, of which the cheapest completion is a part: each later step is bounded
+        by `limits`.
+        """
+        budget = self._algebra.budget
+        lowered = budget.used
+        self.begin()
+        self.needed = lowered.covering(budget.used)
+        budget.allow(*limits)
 
     def advance(self, node: Expr, data: bytes) -> tuple[Expr, Spelling]:
         """The state after the bytes of a token, and its cheapest completion."""

@@ -249,8 +249,9 @@ class _Members:
         return self._layout.other_names(parts, frozenset(map(json.loads, texts)))
 
     def unwritten(self, key: Hashable) -> Hashable:
-        is_noted = isinstance(key, _Behind) and key.written is not None
-        return key._replace(written=b"") if is_noted else key
+        if isinstance(key, _Behind) and key.written is not None:
+            return key._replace(written=b"")
+        return key
 
     def ways(self, key: Hashable) -> Iterator[Way]:
         algebra = self._algebra

@@ -2,9 +2,10 @@
 
 Whether a constraint compiles within its limits is tried in a process of its own, so that what hurts
 there (time, memory, a crash) hurts nobody else. What passes is compiled here again: the worker's
-answer is only "yes", or the error.
+answer is only what the compile has needed, or the error.
 
-A request is a pickled constraint, an answer is JSON; each has its length in front. A worker that
+A request is a pickled constraint, in its portable form; an answer is JSON; each has its length in
+front. A worker that
 is dead, stalled or missing is an error of the constraint that was asked for, and of no other. It
 ends when its parent does: then its input ends.
 """
@@ -18,9 +19,10 @@ import subprocess
 import sys
 import weakref
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from threading import Lock, Timer
-from typing import IO
+from typing import IO, Any
 
 from grammars import errors
 from grammars.budget import Limits
@@ -63,20 +65,19 @@ class Probe:
         self._worker: _Worker | None = None
         self._lock = Lock()
 
-    def check(self, constraint: Constraint) -> None:
-        """Returns when `constraint` compiles within the limits.
+    def check(self, constraint: Constraint) -> Limits | None:
+        """What `constraint`, which compiles within the limits, has needed of them; None where that
+        is not known.
 
         Raises what the compile raises, and CompileBudgetError when the worker does not answer.
         """
         try:
-            request = pickle.dumps(constraint)
+            request = _pickled(constraint)
         except RecursionError:
             raise CompileBudgetError("the constraint is nested too deep; flatten it") from None
         with self._lock:
             answer = self._ask(request)
-        error = _error_of(answer)
-        if error is not None:
-            raise error
+        return _needed(answer)
 
     def close(self) -> None:
         """End the worker; who waits for an answer gets CompileBudgetError."""
@@ -199,18 +200,41 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
     return data
 
 
-def answer_of(error: GrammarError | None) -> bytes:
-    """What the worker says: that the constraint compiles, or what is wrong with it."""
-    if error is None:
+def answer_of(found: Limits | GrammarError | None) -> bytes:
+    """What the worker says: what the compile has needed (None: not known), or what is wrong."""
+    if found is None:
         return b"{}"
-    said = {"error": type(error).__name__, "message": str(error), "position": error.position}
+    if isinstance(found, Limits):
+        return json.dumps({"needed": found}).encode()
+    said = {"error": type(found).__name__, "message": str(found), "position": found.position}
     return json.dumps(said).encode()
 
 
-def _error_of(answer: bytes) -> GrammarError | None:
+def _needed(answer: bytes) -> Limits | None:
+    """What an answer says was needed; raises the error that it says."""
     said = json.loads(answer)
-    if not said:
-        return None
-    kind = said["error"] if said["error"] in _KINDS else "GrammarError"
-    found: GrammarError = getattr(errors, kind)(said["message"], said["position"])
-    return found
+    if "error" in said:
+        kind = said["error"] if said["error"] in _KINDS else "GrammarError"
+        found: GrammarError = getattr(errors, kind)(said["message"], said["position"])
+        raise found
+    return Limits(*said["needed"]) if said else None
+
+
+class _Pickler(pickle.Pickler):
+    """Writes constraints in their portable forms."""
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, Constraint) and value.portable() is not value:
+            return _itself, (value.portable(),)
+        return NotImplemented
+
+
+def _itself(constraint: Constraint) -> Constraint:
+    """How the worker makes a portable form out of what is sent."""
+    return constraint
+
+
+def _pickled(constraint: Constraint) -> bytes:
+    written = BytesIO()
+    _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(constraint)
+    return written.getvalue()

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any
 
+from grammars.budget import Limits
 from grammars.compiler import Compiler
 from grammars.constraint import Constraint
 from grammars.errors import CompileBudgetError, GrammarError
@@ -52,18 +53,17 @@ def _read(stream: IO[bytes], requests: SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def _try(compiler: Compiler, request: bytes) -> GrammarError | None:
+def _try(compiler: Compiler, request: bytes) -> Limits | GrammarError | None:
     try:
         constraint = _Unpickler(BytesIO(request)).load()
         assert isinstance(constraint, Constraint), "a request is a constraint"
-        compiler.compile(constraint)
+        return compiler.compile(constraint).needed
     except GrammarError as error:
         return error
     except MemoryError:
         return CompileBudgetError("compiling the constraint takes more memory than its process has")
     except Exception:  # noqa: BLE001 - a fault of this package, and its parent meets it too
         return None
-    return None
 
 
 class _Unpickler(pickle.Unpickler):  # noqa: S301 - its parent wrote what it reads

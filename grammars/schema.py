@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
@@ -26,7 +27,7 @@ from grammars.expr import Expr, Repeat
 from grammars.json_values import JsonValue, Number, is_text, number_spellings
 from grammars.number_lowering import lower_number
 from grammars.object_lowering import ObjectForm
-from grammars.schema_reader import SchemaReader
+from grammars.schema_reader import SchemaReader, SelfReferenceError
 from grammars.shapes import (
     ArrayShape,
     BooleanShape,
@@ -47,8 +48,7 @@ from grammars.survey import Form, Survey
 WHITE = frozenset(b" \t\n\r")
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """How values are written; see `constraint.JsonSchema` for what each option means."""
 
     whitespace: str = "compact"
@@ -99,7 +99,6 @@ class _SchemaLowering:
         self.algebra = algebra
         self.any_order = style.any_order
         self.extra_properties = style.extra_properties
-        self._of_type = source.of_type
         gap: Expr = algebra.epsilon
         if style.whitespace == "flexible":
             white = algebra.byte_set(sum(1 << byte for byte in WHITE))
@@ -121,6 +120,7 @@ class _SchemaLowering:
             formats=FormatRules(source.of_type, style.ignore_formats),
             resources=source.resources,
         )
+        self._point_zero = not source.of_type and self.reader.dialect.whole_floats
         self.equal = EqualTexts(self).of
         self._survey = Survey(self._forms, algebra.budget)
         self._values = _Values(self, self._survey)
@@ -220,7 +220,7 @@ class _SchemaLowering:
         if isinstance(shape, BooleanShape):
             return algebra.words(b"true" if value else b"false" for value in shape.values)
         if isinstance(shape, NumberShape):
-            return lower_number(algebra, shape, point_zero=not self._of_type)
+            return lower_number(algebra, shape, point_zero=self._point_zero)
         if isinstance(shape, StringShape):
             return self._strings.lower(shape)
         assert isinstance(shape, GivenShape), "arrays and objects have forms of their own"
@@ -229,7 +229,7 @@ class _SchemaLowering:
         written = (
             text.encode()
             for value in numbers
-            for text in number_spellings(value, point_zero=not self._of_type)
+            for text in number_spellings(value, point_zero=self._point_zero)
         )
         return algebra.union([algebra.words(written), self._quoted(texts)])
 
@@ -249,16 +249,22 @@ class _SchemaLowering:
     def _is_void(self, shape: Shape) -> bool:
         if isinstance(shape, ArrayShape):
             needed = [shape.operand(i) for i in range(min(shape.min_items, len(shape.prefix) + 1))]
-            return any(all(map(self.is_void, self.shapes(operand))) for operand in needed)
+            return any(map(self._has_none, needed))
         if isinstance(shape, ObjectShape):
             given = dict(shape.properties)
             if shape.max_members is not None and len(shape.required) > shape.max_members:
                 return True
-            return any(
-                name in given and all(map(self.is_void, self.shapes(given[name])))
-                for name in shape.required
-            )
+            needed = [given[name] for name in shape.required if name in given]
+            needed.sort(key=self.reader.leads_on)  # most often, a constant tells objects apart
+            return any(map(self._has_none, needed))
         return self.scalar(shape) is self.algebra.empty
+
+    def _has_none(self, operand: Operand) -> bool:
+        """Whether it is certain that no value has `operand`."""
+        try:
+            return all(map(self.is_void, self.shapes(operand)))
+        except SelfReferenceError:  # this is asked while it is read
+            return False
 
 
 class _ScalarForm:

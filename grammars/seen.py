@@ -36,6 +36,13 @@ def evaluates(shape: Shape) -> bool:
     return isinstance(shape, ArrayShape) and shape.seen != ItemsSeen()
 
 
+def see_alike(shapes: Shapes) -> bool:
+    """Whether all of a type carry that the same was seen."""
+    arrays = {shape.seen for shape in shapes if isinstance(shape, ArrayShape)}
+    objects = {shape.seen for shape in shapes if isinstance(shape, ObjectShape)}
+    return len(arrays) <= 1 and len(objects) <= 1
+
+
 def without_seen(shape: Shape) -> Shape:
     """The shape alone."""
     if isinstance(shape, ObjectShape) and shape.seen:

@@ -97,6 +97,10 @@ def _arrays(left: ArrayShape, right: ArrayShape) -> ArrayShape | None:
     high = _lesser(left.max_items, right.max_items)
     if high is not None and low > high:
         return None
+    unique = left.unique if left.unique is not None else right.unique
+    repeated = left.repeated if left.repeated is not None else right.repeated
+    if unique is not None and repeated is not None:
+        return None
     length = max(len(left.prefix), len(right.prefix))
     return ArrayShape(
         tuple(both(left.operand(index), right.operand(index)) for index in range(length)),
@@ -104,8 +108,9 @@ def _arrays(left: ArrayShape, right: ArrayShape) -> ArrayShape | None:
         low,
         high,
         _merge(left.contains, right.contains),
-        left.unique if left.unique is not None else right.unique,
+        unique,
         _seen_items(left.seen, right.seen),
+        repeated,
     )
 
 

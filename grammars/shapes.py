@@ -200,7 +200,8 @@ class ItemsSeen:
 class ArrayShape:
     """`prefix[i]` holds for item i, `rest` for the items after those.
 
-    `unique`: where it is asked that no two items are equal, None where it is not.
+    `unique`: where it is asked that no two items are equal, None where it is not; `repeated`: where
+    that two are.
     """
 
     prefix: tuple[Operand, ...] = ()
@@ -210,6 +211,7 @@ class ArrayShape:
     contains: tuple[Contains, ...] = ()
     unique: str | None = None
     seen: ItemsSeen = ItemsSeen()
+    repeated: str | None = None
 
     def operand(self, index: int) -> Operand:
         """What holds for item `index`."""

@@ -39,6 +39,21 @@ _NO_SCHEMA = (
 """What pydantic raises for a type without a schema, or with one that needs a missing package."""
 
 
+@dataclass(frozen=True)
+class TypeTexts(Constraint):
+    """The texts of a type whose schema is `text`: all of it that its compile takes."""
+
+    text: str
+    layout: Style
+
+    def lower(self, algebra: Algebra) -> Expr:
+        return lower_schema(algebra, self.source(), self.layout)
+
+    def source(self) -> SchemaSource:
+        """The schema of the type."""
+        return SchemaSource(parse_json(self.text), of_type=True)
+
+
 @dataclass(frozen=True, init=False)
 class TypeOf(Constraint):
     """Texts of instances of `tp`; `parse` gives the instance.
@@ -96,11 +111,14 @@ class TypeOf(Constraint):
             object.__setattr__(self, name, value)
 
     def lower(self, algebra: Algebra) -> Expr:
-        return lower_schema(algebra, self.source(), self.style())
+        return self.portable().lower(algebra)
+
+    def portable(self) -> TypeTexts:
+        return TypeTexts(self.text, self.style())
 
     def source(self) -> SchemaSource:
         """The schema of the type."""
-        return SchemaSource(parse_json(self.text), of_type=True)
+        return self.portable().source()
 
     def style(self) -> Style:
         """How its values are written."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as FastTokenizer
 
 from grammars import Vocabulary
+from runtime.constants import Constants
 from runtime.models import BrokenModelError, ModelError
 from runtime.tokens import encoding, token_bytes
 from sgdsl.chat import ChatTemplate
@@ -69,6 +70,7 @@ class Tokenizer:
         self._encoding = encoding(core)
         for part in (self._encoding.begins, self._encoding.within):
             part.encode_special_tokens = True  # special tokens in plain text are plain text
+        self._constants = Constants(self._encoding.within)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -84,6 +86,11 @@ class Tokenizer:
     def start_token_id(self) -> int:
         """What stands before a text that has no prompt."""
         return self.bos_token_ids[-1] if self.bos_token_ids else min(self.eos_token_ids)
+
+    @property
+    def _prefixes(self) -> bool:
+        """Whether a text that begins is split otherwise than one that follows."""
+        return self._encoding.begins is not self._encoding.within
 
     @property
     def is_exact(self) -> bool:
@@ -112,7 +119,11 @@ class Tokenizer:
                 ids += self.encode(plain) if begins else self.encode_within(plain)
                 ids.append(self._special_ids[found.group()])
                 plain, end, begins = "", found.end(), self._encoding.prefixes_segments
-            plain += piece.text[end:]
+            rest = piece.text[end:]
+            if not plain and not (begins and self._prefixes):
+                known, rest = self._constants.split(rest)
+                ids += known
+            plain += rest
         return ids + (self.encode(plain) if begins else self.encode_within(plain))
 
     def decode(self, ids: Iterable[int]) -> bytes:

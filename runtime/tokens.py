@@ -47,7 +47,7 @@ class Encoding:
 
 def encoding(core: FastTokenizer) -> Encoding:
     """How `core` encodes."""
-    parts = [*_parts(core.normalizer), *_parts(core.pre_tokenizer)]
+    parts = [*parts_of(core.normalizer), *parts_of(core.pre_tokenizer)]
     prefixes = [scheme for part in parts if (scheme := _dummy_prefix(part))]
     is_exact = not any(map(_changes_text, parts))
     if not prefixes:
@@ -82,7 +82,7 @@ def token_bytes(core: FastTokenizer) -> list[bytes | None]:
 
 def _speller(core: FastTokenizer) -> Callable[[str], bytes | None]:
     """How this tokenizer's tokens spell their bytes."""
-    decoders = {part["type"]: part for part in _parts(core.decoder)}
+    decoders = {part["type"]: part for part in parts_of(core.decoder)}
     if "ByteLevel" in decoders:
         return _byte_level
     if "WordPiece" in decoders:
@@ -137,7 +137,7 @@ def _refuse_inexact_words(core: FastTokenizer, decoder: Part) -> None:
     reason = None
     if decoder["cleanup"]:
         reason = "takes spaces away again when it decodes (cleanup)"
-    elif any(map(_changes_text, _parts(core.normalizer))):
+    elif any(map(_changes_text, parts_of(core.normalizer))):
         reason = "rewrites texts, as by lower-casing them, before it splits them"
     if reason:
         raise ModelError(
@@ -168,7 +168,7 @@ def _verify(core: FastTokenizer, found: list[bytes | None]) -> None:
 # -- what encoding does ----------------------------------------------------------------------------
 
 
-def _parts(component: Any) -> list[Part]:
+def parts_of(component: Any) -> list[Part]:
     """What a normalizer, pre-tokenizer or decoder is made of, each part as files describe it."""
     return [] if component is None else list(_flat(json.loads(component.__getstate__())))
 

@@ -29,10 +29,16 @@ class Expr:
         self.parts = parts
 
     def __add__(self, other: object) -> Expr:
-        return Expr((*self.parts, *parts_of(other, f"{self!r} + ...")))
+        parts = _parts(other)
+        if parts is None:
+            _refuse_part(f"{self!r} + ...", other)
+        return Expr((*self.parts, *parts))
 
     def __radd__(self, other: object) -> Expr:
-        return Expr((*parts_of(other, f"... + {self!r}"), *self.parts))
+        parts = _parts(other)
+        if parts is None:
+            _refuse_part(f"... + {self!r}", other)
+        return Expr((*parts, *self.parts))
 
     def __format__(self, spec: str) -> str:
         raise UsageError(
@@ -52,10 +58,19 @@ class Expr:
 
 def parts_of(value: object, where: str) -> tuple[Part, ...]:
     """`value` as parts, if it is a `str` or an expression."""
+    parts = _parts(value)
+    if parts is None:
+        _refuse_part(where, value)
+    return parts
+
+
+def _parts(value: object) -> tuple[Part, ...] | None:
     if isinstance(value, str):
         return (partial(Text, text=value),) if value else ()
-    if isinstance(value, Expr):
-        return value.parts
+    return value.parts if isinstance(value, Expr) else None
+
+
+def _refuse_part(where: str, value: object) -> NoReturn:
     raise UsageError(
         f"{where}: {value!r} is no text; only str and expressions (gen, select, user, ...) can be "
         "joined and appended; turn other values into text with str(...)"

@@ -42,6 +42,8 @@ class Program(Generic[R]):
         self._body = body
         self._bound = dict(bound or {})
         self._signature = _signature(body)
+        self._fitting: set[tuple[int, frozenset[str]]] = set()
+        """How many values and which names fit: whether arguments do depends on nothing else."""
         self.parameters = tuple(self._signature.parameters)
         functools.update_wrapper(self, body)
 
@@ -247,10 +249,13 @@ class Program(Generic[R]):
                 "again; use the program that was not bound"
             )
         named = {**self._bound, **named}
-        try:
-            self._signature.bind(*values, **named)
-        except TypeError as error:
-            raise UsageError(self._misfit(str(error), clash=True)) from None
+        form = len(values), frozenset(named)
+        if form not in self._fitting:
+            try:
+                self._signature.bind(*values, **named)
+            except TypeError as error:
+                raise UsageError(self._misfit(str(error), clash=True)) from None
+            self._fitting.add(form)
         body = self._body
         return lambda state: body(state, *values, **named)
 

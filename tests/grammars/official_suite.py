@@ -147,10 +147,10 @@ _FORMATS = """\
 
 The same with formats enforced. Narrower: it is valid, but not written, since readers in Python do
 not take it (leap seconds, fractions of a nanosecond, long durations), or since telling it takes
-more than a pattern (names in Punycode).
+more than a pattern (names in Punycode, domains beyond ASCII).
 
-| format | cases | right | narrower | refused | wrong |
-|---|---|---|---|---|---|
+| format | cases | right | narrower | refused | wrong | what is refused |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -171,22 +171,25 @@ def keywords_page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, found in helped.items():
-        reasons = dict.fromkeys(_reason(o.refusal) for o in found if o.refusal)
         refused, wrong = sum(bool(o.refusal) for o in found), sum(o.is_wrong for o in found)
         cells = [f"`{name}`", len(found), sum(o.is_right for o in found), refused, wrong]
-        lines.append(_row([*cells, "; ".join(reasons)]))
+        lines.append(_row([*cells, _reasons(found)]))
     formats = []
     for path in FORMAT_FILES:
         found = outcomes(path)
         narrower = sum(o.is_wrong and o.case.is_valid for o in found)
         refused, wrong = sum(bool(o.refusal) for o in found), sum(o.is_wrong for o in found)
         cells = [f"`{path.stem}`", len(found), sum(o.is_right for o in found)]
-        formats.append(_row([*cells, narrower, refused, wrong - narrower]))
+        formats.append(_row([*cells, narrower, refused, wrong - narrower, _reasons(found)]))
     return "\n".join(lines) + "\n" + _FORMATS + "\n".join(formats) + "\n"
 
 
 def _row(cells: list[Any]) -> str:
     return "| " + " | ".join(str(cell) if cell != 0 else "" for cell in cells) + " |"
+
+
+def _reasons(found: list[Outcome]) -> str:
+    return "; ".join(dict.fromkeys(_reason(each.refusal) for each in found if each.refusal))
 
 
 def _reason(refusal: str) -> str:

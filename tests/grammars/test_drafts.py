@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from grammars import GrammarError, JsonSchema, UnsupportedError, accepts
+from grammars import GrammarError, JsonSchema, UnsupportedError, accepts, explain
 
 DRAFTS: dict[str, tuple[str, Any]] = {
     "4": ("http://json-schema.org/draft-04/schema#", jsonschema.Draft4Validator),
@@ -46,6 +46,8 @@ CASES: list[tuple[str, Any]] = [
     ("4 6 7 2019-09", {"items": [{}], "additionalItems": {"type": "string"}}),
     ("4 6 7 2019-09", {"items": {"type": "integer"}, "additionalItems": False}),
     ("4 6 7 2019-09", {"not": {"items": [{"type": "integer"}], "additionalItems": False}}),
+    ("4 6 7 2019-09 2020-12", {"enum": [[1, "a"], {"a": {"c": 1}}, 3]}),
+    ("4 6 7 2019-09 2020-12", {"not": {"enum": [[1, "a"], {"a": {"c": 1}}, 3]}}),
     ("4 6 7", {"dependencies": {"a": ["b"]}}),
     ("4 6 7", {"dependencies": {"a": {"properties": {"b": {"type": "string"}}}, "c": ["b"]}}),
     ("4 6 7", {"not": {"dependencies": {"a": ["b"]}}, "type": "object"}),
@@ -125,6 +127,62 @@ def test_a_draft_is_named_with_or_without_its_fragment(
     uri = f"{scheme}://json-schema.org/draft-0{draft}/schema{ending}"
     inner = {"$schema": DRAFTS[draft][0], "type": "null"}
     assert accepts(JsonSchema({"$schema": uri, "items": inner}), "[null]")
+
+
+WHOLE = [
+    {"type": "integer"},
+    {"type": "number"},
+    {"type": ["integer", "string"], "minimum": 2},
+    {"type": "integer", "enum": [3, 4.5]},
+    {"type": "integer", "enum": [3.0]},
+    {"type": "integer", "multipleOf": 1.5},
+    {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+    {"minimum": 2},
+]
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("schema", WHOLE, ids=str)
+def test_what_is_an_integer_is_the_draft_s_to_say(draft: str, schema: dict[str, Any]) -> None:
+    uri, validator = DRAFTS[draft]
+    judge = validator({"$schema": uri, **schema})
+    constraint = JsonSchema({"$schema": uri, **schema})
+    for text in ("3", "3.0", "-0.0", "4.5", "6", "6.0"):
+        assert accepts(constraint, text) == judge.is_valid(json.loads(text)), text
+
+
+def test_in_draft_4_nothing_that_is_not_an_integer_is_written_as_a_whole_number() -> None:
+    uri, validator = DRAFTS["4"]
+    inner = {"items": {"not": {"type": "integer"}}, "uniqueItems": True}
+    constraint = JsonSchema({"$schema": uri, **inner})
+    assert not accepts(constraint, "[3]")
+    assert not accepts(constraint, "[3.0]"), "for readers of other drafts it is an integer"
+    assert accepts(constraint, "[3.5]")
+    assert validator(inner).is_valid([3.5])
+    given = {"items": {"type": "integer", "enum": [1, 2]}, "uniqueItems": True}
+    assert accepts(JsonSchema({"$schema": uri, **given}), "[2,1]")
+    assert not accepts(JsonSchema({"$schema": uri, **given}), "[2,1.0]")
+    assert accepts(JsonSchema(given), "[2,1.0]")
+
+
+@pytest.mark.parametrize(
+    ("draft", "keyword", "value"),
+    [
+        ("4", "const", 1),
+        ("6", "if", {"minimum": 1}),
+        ("7", "dependentRequired", {"a": ["b"]}),
+        ("2019-09", "prefixItems", [{"minimum": 1}]),
+    ],
+)
+def test_a_keyword_of_a_later_draft_is_refused_with_its_place(
+    draft: str, keyword: str, value: Any
+) -> None:
+    schema = {"$schema": DRAFTS[draft][0], "items": {keyword: value}}
+    with pytest.raises(UnsupportedError, match="says nothing in its draft") as caught:
+        accepts(JsonSchema(schema), "[]")
+    assert caught.value.position == f"/items/{keyword}"
+    (fault,) = explain(JsonSchema(schema)).faults
+    assert (fault.kind, fault.position) == ("unsupported", f"/items/{keyword}")
 
 
 def test_without_a_draft_the_older_spellings_are_taken_too() -> None:

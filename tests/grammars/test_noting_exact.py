@@ -277,7 +277,7 @@ def test_the_least_budget_is_that_of_a_real_text() -> None:
 
 def test_the_last_of_the_values_is_followed_by_none() -> None:
     flags = {name: {"type": "boolean"} for name in "abcdefg"}
-    item = {"type": "object", "properties": flags, "required": [*flags]}
+    item: dict[str, Any] = {"type": "object", "properties": flags, "required": [*flags]}
     item["additionalProperties"] = False
     schema = {"type": "array", "uniqueItems": True, "items": item}
     values = []

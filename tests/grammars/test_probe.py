@@ -11,12 +11,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BaseModel, Field
 
-from grammars import CompileBudgetError, Compiler, EmptyLanguageError, JsonSchema, Regex
+from grammars import (
+    CompileBudgetError,
+    Compiler,
+    Concatenation,
+    Constraint,
+    EmptyLanguageError,
+    JsonSchema,
+    Regex,
+)
 from grammars.budget import Limits
+from grammars.compiler import ON_THE_SPOT
 from grammars.content import is_portable, num_bytes
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.probe import Probe
@@ -177,8 +187,75 @@ def test_only_values_of_this_package_are_sent() -> None:
     class Own(Regex):
         pass
 
-    types: list[Any] = [int, list[str]]
+    class OwnType(TypeOf):
+        pass
+
+    types: list[Any] = [int, list[str], Point]
     assert is_portable(JsonSchema({"type": "string"}))
     assert not is_portable(Own("a"))
-    assert not any(is_portable(TypeOf(tp)) for tp in types)
+    assert all(is_portable(TypeOf(tp)) for tp in types)
+    assert is_portable(Concatenation("a", TypeOf(Point)))
+    assert not is_portable(OwnType(Point))
     assert num_bytes(Regex("a" * 10_000)) > 10_000
+
+
+class Point(BaseModel):
+    """A type that only this module has."""
+
+    x: int
+    y: Annotated[float, Field(lt=1)] = 0.5
+
+
+class Costly(BaseModel):
+    """A type whose texts are beyond any budget."""
+
+    model_config = {"regex_engine": "python-re"}
+    x: Annotated[str, Field(pattern=ENDLESS.pattern)]
+
+
+def test_of_a_type_its_schema_is_tried(probe: Probe) -> None:
+    assert probe.check(TypeOf(Point)) is not None
+    assert probe.check(Concatenation("at ", TypeOf(Point), ".")) is not None
+    with pytest.raises(EmptyLanguageError):
+        probe.check(TypeOf(Annotated[int, Field(gt=3, lt=3)]))
+    with pytest.raises(CompileBudgetError, match="max_steps"):
+        probe.check(TypeOf(Costly))
+
+
+def test_a_costly_type_is_tried_elsewhere_first() -> None:
+    compiler = Compiler(VOCABULARY, isolate=True)
+    assert compiler.probe is not None
+    compiler.compile(TypeOf(Point))
+    assert not is_running(compiler.probe)
+    many: Any = Literal[tuple(f"value {n}" for n in range(20_000))]
+    assert compiler.compile(TypeOf(many)).min_tokens > 0
+    assert is_running(compiler.probe)
+    compiler.close()
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Regex("(?:ab|[0-9]{3})*"),
+        JsonSchema({"type": "array", "items": {"enum": [1, "a"]}, "uniqueItems": True}),
+        TypeOf(Point),
+    ],
+    ids=lambda constraint: type(constraint).__name__,
+)
+def test_a_trial_says_what_a_compile_needs(probe: Probe, constraint: Constraint) -> None:
+    tried = probe.check(constraint)
+    needed = Compiler(VOCABULARY).compile(constraint).needed
+    assert tried is not None
+    assert needed.max_steps > 0
+    assert tried.max_steps == needed.max_steps
+    enough = Compiler(VOCABULARY, max_steps=needed.max_steps)
+    assert enough.compile(constraint).needed.max_steps == needed.max_steps
+
+
+def test_what_a_trial_needed_bounds_the_compile_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler(VOCABULARY, isolate=True)
+    assert compiler.probe is not None
+    monkeypatch.setattr(compiler.probe, "check", lambda constraint: Limits(10, 0.0, 0))
+    with pytest.raises(CompileBudgetError, match=f"more than {40 + ON_THE_SPOT.max_steps} "):
+        compiler.compile(ENDLESS)
+    compiler.close()

@@ -227,6 +227,15 @@ def test_bounds_are_exact_at_any_size(
             ["[1,1]", "[1,1.0]", '["a",1,"a"]'],
         ),
         (
+            {
+                "anyOf": [{"items": {"enum": [1, 2]}}, {"items": {"enum": ["a", "b"]}}],
+                "uniqueItems": True,
+                "type": "array",
+            },
+            ["[2,1]", '["b","a"]', "[]"],
+            ["[1,1]", '["a",1]', '["b","b"]'],
+        ),
+        (
             {"prefixItems": [{"type": "null"}], "unevaluatedItems": {"type": "integer"}},
             ["[null,1,2]"],
             ["[null,null]"],
@@ -300,6 +309,38 @@ NESTED: dict[str, Any] = {}
 for _ in range(200):
     NESTED = {"not": NESTED, "type": "null"}
 
+
+def test_alternatives_may_need_the_schema_that_they_are_read_for() -> None:
+    inner = {"next": {"$ref": "#"}, "a": True}
+    one = {"type": "object", "properties": inner, "required": ["next"]}
+    other = {
+        "type": "object",
+        "properties": {**inner, "a": {"const": 1}},
+        "required": ["next", "a"],
+    }
+    schema = {"oneOf": [one, other, {"type": "null"}]}
+    assert accepts(JsonSchema(schema), '{"next":{"next":null},"a":2}')
+    assert not accepts(JsonSchema(schema), '{"next":{"next":null},"a":1}')
+    closed = {"anyOf": [one, other, {"type": "null"}], "unevaluatedProperties": False}
+    assert accepts(JsonSchema(closed), '{"next":{"next":null},"a":1}')
+    assert not accepts(JsonSchema(closed), '{"next":null,"b":1}')
+
+
+def test_what_objects_are_told_apart_by_is_looked_at_before_what_they_contain() -> None:
+    defs: dict[str, Any] = {"one": {"const": 1}, "last": {"type": "null"}}
+    for n in range(110):
+        inner = {"$ref": f"#/$defs/{n - 1 if n else 'last'}"}
+        kinds = [{"$ref": "#/$defs/one"}, {"const": 2}]
+        defs[f"{n}"] = {
+            "oneOf": [
+                {"type": "object", "properties": {"in": inner, "k": kind}, "required": ["in", "k"]}
+                for kind in kinds
+            ]
+        }
+    schema = {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/109"}], "$defs": defs}
+    assert accepts(JsonSchema(schema), "null")
+
+
 REFUSED: list[tuple[Any, str]] = [
     ({"type": "string", "nullable": True}, "/nullable"),
     ({"items": {"divisibleBy": 2}}, "/items/divisibleBy"),
@@ -311,6 +352,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "string", "pattern": r"(a)\1"}, "/pattern"),
     ({"patternProperties": {r"(a)\1": {}}}, r"/patternProperties/(a)\1"),
     ({"not": {"uniqueItems": True}}, "/not/uniqueItems"),
+    ({"if": {"uniqueItems": True}, "then": False, "items": {"type": "string"}}, "/if/uniqueItems"),
+    ({"not": {"format": "date"}}, "/not/format"),
     ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema"),
     ({"$schema": "https://example.com/meta"}, "/$schema"),
     (
@@ -319,16 +362,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {
-            "not": {
-                "anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}],
-                "unevaluatedProperties": False,
-            }
-        },
-        "/not/unevaluatedProperties",
-    ),
-    (
-        {
-            "anyOf": [{"properties": {f"p{n}": {}}} for n in range(7)],
+            "anyOf": [{"properties": {f"p{n}": {}}} for n in range(11)],
             "unevaluatedProperties": False,
         },
         "/anyOf",
