@@ -154,7 +154,7 @@ def draw_text(grammar: Grammar, rng: random.Random) -> bytes:
 
 
 @given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=16, suppress_health_check=list(HealthCheck))
 def test_a_mask_is_what_the_bytes_can_complete(schema: Any, order: Any, seed: int) -> None:
     grammar = compiled(schema, order)
     if grammar is None:
@@ -173,7 +173,7 @@ def test_a_mask_is_what_the_bytes_can_complete(schema: Any, order: Any, seed: in
 
 
 @given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=16, suppress_health_check=list(HealthCheck))
 def test_walks_are_valid_at_every_budget(schema: Any, order: Any, seed: int) -> None:
     grammar = compiled(schema, order)
     if grammar is None:
@@ -204,7 +204,7 @@ def passes(grammar: Grammar, text: bytes) -> tuple[bool, bool]:
 
 
 @given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=16, suppress_health_check=list(HealthCheck))
 def test_every_way_to_split_an_accepted_text_passes(schema: Any, order: Any, seed: int) -> None:
     grammar = compiled(schema, order)
     if grammar is None:
@@ -223,7 +223,7 @@ def test_every_way_to_split_an_accepted_text_passes(schema: Any, order: Any, see
 
 
 @given(schemas, st.sampled_from(["declared", "any"]), st.integers(0, 2**32))
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 def test_what_is_jumped_is_allowed_by_the_masks(schema: Any, order: Any, seed: int) -> None:
     grammar = compiled(schema, order)
     if grammar is None:
@@ -276,23 +276,20 @@ def test_the_least_budget_is_that_of_a_real_text() -> None:
 
 
 def test_the_last_of_the_values_is_followed_by_none() -> None:
-    flags = {name: {"type": "boolean"} for name in "abcdefg"}
-    item: dict[str, Any] = {"type": "object", "properties": flags, "required": [*flags]}
+    members = {"a": {"enum": list("abcdefghi")}, "b": {"enum": list("abcdefgh")}}
+    item: dict[str, Any] = {"type": "object", "properties": members, "required": ["a", "b"]}
     item["additionalProperties"] = False
     schema = {"type": "array", "uniqueItems": True, "items": item}
-    values = []
-    for number in range(128):
-        bits = (f'"{name}":{str(bool(number >> i & 1)).lower()}' for i, name in enumerate(flags))
-        values.append("{" + ",".join(bits) + "}")
+    values = [f'{{"a":"{a}","b":"{b}"}}' for a in "abcdefghi" for b in "abcdefgh"]
     matcher = Matcher(
         Compiler(byte_vocabulary(), max_lazy_seconds=60.0).compile(JsonSchema(schema)),
         max_tokens=100_000,
     )
     matcher.accept_bytes(("[" + values[0]).encode())
-    for value in values[1:127]:
+    for value in values[1:-1]:
         matcher.accept_bytes(("," + value).encode())
     assert matcher.allows(ord(",")) and matcher.allows(ord("]"))
-    matcher.accept_bytes(("," + values[127]).encode())
+    matcher.accept_bytes(("," + values[-1]).encode())
     assert not matcher.allows(ord(",")) and matcher.allows(ord("]"))
 
 
