@@ -17,7 +17,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import count
 from typing import TypeVar
 
-from grammars.budget import Budget
+from grammars.budget import At, Budget
+from grammars.counters import flatten, join_bounds
+from grammars.covering import without_covered
 from grammars.expr import (
     ALL_BYTES,
     ByteSet,
@@ -29,6 +31,7 @@ from grammars.expr import (
     Intersection,
     Literal,
     NotingRules,
+    Rank,
     Ref,
     Repeat,
     Rules,
@@ -75,6 +78,8 @@ class Algebra:
         self._known: dict[tuple[object, ...], Expr] = prelude.known() if prelude else {}
         self._tables: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
         self._num_shared = len(self._known)
+        self.places: dict[Expr, At] = {}
+        """Where the constraint says repetitions: what counts is what runs out of a budget."""
         self.empty = self._one(("empty",), Empty(nullable=False))
         self.epsilon = self._one(("epsilon",), Epsilon(nullable=True))
         self.full = self.repeat(self.byte_set(ALL_BYTES), 0, None)
@@ -199,7 +204,7 @@ class Algebra:
         if body.nullable:
             low = 0
         if isinstance(body, Repeat):
-            flat = _flatten(body, low, high)
+            flat = flatten(body, low, high)
             if flat is not None:
                 return self.repeat(body.body, *flat)
         if low == 1 == high:
@@ -248,7 +253,7 @@ class Algebra:
             for tail, heads in by_tail.items()
         )
         rest = [made for made in heads if made is not None]
-        rest += self._merge_heads(by_tail.get(self.epsilon, []))
+        rest += without_covered(self._merge_heads(by_tail.get(self.epsilon, [])))
         return self._any(rest + factored, nullable=nullable)
 
     def _factor(self, by_tail: dict[Expr, list[Expr]]) -> list[Expr]:
@@ -287,7 +292,7 @@ class Algebra:
             else:
                 rest.append(option)
         for body, bounds in counters.items():
-            rest += [self.repeat(body, low, high) for low, high in _join_bounds(bounds)]
+            rest += [self.repeat(body, low, high) for low, high in join_bounds(bounds)]
         return rest + [self.byte_set(mask)] if mask else rest
 
     def _any(self, options: list[Expr], *, nullable: bool) -> Expr:
@@ -337,10 +342,13 @@ class Algebra:
         key = (Intersection, *ordered)
         return self._known.get(key) or self._keep(key, Intersection(tuple(ordered)))
 
-    def ref(self, rules: Rules, key: Hashable, *, nullable: bool = False) -> Expr:
+    def ref(
+        self, rules: Rules, key: Hashable, *, nullable: bool = False, rank: Rank | None = None
+    ) -> Expr:
         """What `rules` say of `key`; see `expr.Rules` for what the caller vouches for."""
         known = (Ref, rules, key)
-        return self._known.get(known) or self._keep(known, Ref(rules, key, nullable=nullable))
+        found = self._known.get(known)
+        return found or self._keep(known, Ref(rules, key, nullable=nullable, rank=rank))
 
     def noting_ref(
         self,
@@ -350,6 +358,7 @@ class Algebra:
         nullable: bool = False,
         is_open: bool = False,
         pending: bool = False,
+        rank: Rank | None = None,
     ) -> Expr:
         """The same of a key that remembers what is written: of the part that is being written
         before it (`is_open`), of earlier ones. A `pending` one cannot be passed.
@@ -358,7 +367,15 @@ class Algebra:
         found = self._known.get(known)
         if found is not None:
             return found
-        made = Ref(rules, key, nullable=nullable, noting=rules, is_open=is_open, pending=pending)
+        made = Ref(
+            rules,
+            key,
+            nullable=nullable,
+            noting=rules,
+            rank=rank,
+            is_open=is_open,
+            pending=pending,
+        )
         return self._keep(known, made)
 
     def complement(self, body: Expr) -> Expr:
@@ -399,29 +416,3 @@ def _counted(node: Expr) -> tuple[Expr, int, int | None]:
     if isinstance(node, Repeat):
         return node.body, node.low, node.high
     return node, 1, 1
-
-
-def _flatten(body: Repeat, low: int, high: int | None) -> tuple[int, int | None] | None:
-    """The bounds of (x{m,n}){low,high} as one repetition of x, or None where counts have gaps."""
-    m, n = body.low, body.high
-    most = None if high is None or n is None else n * high
-    if low == 0:
-        contiguous = m <= 1
-    else:  # the counts of k and of k + 1 rounds must meet; the narrowest place is k = low
-        contiguous = low == high or n is None or m <= low * (n - m) + 1
-    return (m * low, most) if contiguous else None
-
-
-def _join_bounds(bounds: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
-    """Intervals of counts, sorted, with those that overlap or touch made one."""
-    joined: list[tuple[int, int | None]] = []
-    for low, high in sorted(bounds, key=lambda pair: pair[0]):
-        if joined:
-            first, last = joined[-1]
-            if last is None:
-                break
-            if low <= last + 1:
-                joined[-1] = (first, None if high is None else max(last, high))
-                continue
-        joined.append((low, high))
-    return joined

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from grammars.branches import is_contradictory
 from grammars.budget import Budget
 from grammars.json_values import JsonValue
 from grammars.seen import evaluates
@@ -50,7 +51,9 @@ class Alternatives:
         *,
         admits: Callable[[JsonValue, Shape], bool],
         is_void: Callable[[Shape], bool],
+        knows_const: bool,
     ) -> None:
+        self._knows_const = knows_const
         self._budget = budget
         self._admits = admits
         self._is_void = is_void
@@ -93,6 +96,8 @@ class Alternatives:
             return self._those(left, right)
         if isinstance(right, GivenShape):
             return self._those(right, left)
+        if self._knows_const and is_contradictory(left, right):
+            return None
         return intersect(left, right)
 
     def _those(self, given: GivenShape, shape: Shape) -> GivenShape | None:

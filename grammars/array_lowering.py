@@ -16,6 +16,7 @@ from typing import Protocol
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
+from grammars.budget import at_pointer
 from grammars.expr import Expr
 from grammars.few_texts import few_texts
 from grammars.item_lowering import Items
@@ -69,10 +70,11 @@ class Layout(Protocol):
 class ArrayForm:
     """The arrays of one shape."""
 
-    def __init__(self, shape: ArrayShape, layout: Layout, weigh: Weigh) -> None:
+    def __init__(self, shape: ArrayShape, layout: Layout, weigh: Weigh, pointer: str) -> None:
         if shape.max_items is not None and shape.max_items <= 1:
             shape = replace(shape, unique=None)
         self._shape = shape
+        self._place = at_pointer(pointer)
         self._layout = layout
         self._weigh = weigh
         self._numbers: dict[str, int] = {}
@@ -128,7 +130,7 @@ class ArrayForm:
         remembers = self._shape.unique is not None and not self._is_listed
         if remembers and not self._shape.prefix and not self._shape.contains:
             order.limit(self._num_values())
-        items = Items(order, self._layout, remembers=remembers)
+        items = Items(order, self._layout, self._place, remembers=remembers)
         return items.ref(order.start, (), is_first=True)
 
     def _listed(self) -> Expr:
@@ -147,7 +149,7 @@ class ArrayForm:
             if size == 0:
                 return self._some(rest, low, high)
             more = algebra.concat(layout.comma, rest)
-            following = algebra.repeat(more, max(low - size, 0), high and high - size)
+            following = self._repeat(more, max(low - size, 0), high and high - size)
         for index in range(size - 1, -1, -1):
             item = layout.value(shape.prefix[index])
             if index:
@@ -160,13 +162,18 @@ class ArrayForm:
     def _some(self, item: Expr, low: int, high: int | None) -> Expr:
         """`low` to `high` items with commas between them."""
         algebra = self._layout.algebra
-        more = algebra.repeat(
+        more = self._repeat(
             algebra.concat(self._layout.comma, item),
             max(low - 1, 0),
             None if high is None else high - 1,
         )
         some = algebra.concat(item, more)
         return algebra.optional(some) if low == 0 else some
+
+    def _repeat(self, item: Expr, low: int, high: int | None) -> Expr:
+        made = self._layout.algebra.repeat(item, low, high)
+        self._layout.algebra.places[made] = self._place
+        return made
 
     def _num_values(self) -> int | None:
         """How many values an item may have, where they are few: when all are used, none follows."""

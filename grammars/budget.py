@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -45,6 +45,18 @@ class Limits(NamedTuple):
         )
 
 
+class At(NamedTuple):
+    """A place of a constraint: as errors carry it in `position`, and in words."""
+
+    position: int | str
+    words: str
+
+
+def at_pointer(pointer: str) -> At:
+    """A place of a schema."""
+    return At(pointer, f"at {pointer or '/'} of the schema")
+
+
 class Budget:
     """Counts steps (expressions made, states derived, words searched), the thread's own seconds
     (what others do to the machine refuses nobody's constraint) and bytes that are kept, up to a
@@ -60,6 +72,8 @@ class Budget:
         "_is_cancelled",
         "_left",
         "_next_look",
+        "at",
+        "columns",
         "is_spent",
         "max_bytes",
         "max_seconds",
@@ -76,6 +90,10 @@ class Budget:
         self.num_bytes = 0
         self.is_spent = False
         """Whether an allowance was used up."""
+        self.at: At | None = None
+        """What is worked at, as far as it is known: where a budget runs out."""
+        self.columns: Callable[[int], At] | None = None
+        """How a column of the text that is read is said; None where it is not the constraint's."""
         self._is_cancelled = False
         self.allow(max_steps, max_seconds, max_bytes)
 
@@ -90,7 +108,8 @@ class Budget:
         self.refill()
 
     def refill(self) -> None:
-        """Start a new allowance."""
+        """Start a new allowance; what is worked at is not known yet."""
+        self.at = None
         self._left = self.max_steps
         self._next_look = self.max_steps - CHECK_EVERY
         self._deadline = time.thread_time() + self.max_seconds
@@ -125,11 +144,18 @@ class Budget:
 
     def _spent(self, what: str, limit: str) -> CompileBudgetError:
         self.is_spent = True
-        return CompileBudgetError(f"the constraint {what}; make it smaller, or raise max_{limit}")
+        where, position = ("", None) if self.at is None else (f" {self.at.words}", self.at.position)
+        message = f"the constraint {what}{where}; make it smaller, or raise max_{limit}"
+        return CompileBudgetError(message, position)
+
+    def at_column(self, column: int) -> None:
+        """What stands at a column is worked at, if columns are those of the constraint."""
+        if self.columns is not None:
+            self.at = self.columns(column)
 
 
 @contextmanager
-def too_deep_is_over_budget() -> Iterator[None]:
+def too_deep_is_over_budget(budget: Budget) -> Iterator[None]:
     """Turns Python's RecursionError into the budget's error.
 
     The front ends bound how deep a constraint nests; how much of the stack is left is the caller's.
@@ -137,6 +163,9 @@ def too_deep_is_over_budget() -> Iterator[None]:
     try:
         yield
     except RecursionError:
+        where, position = ("", None) if budget.at is None else (budget.at.words, budget.at.position)
         raise CompileBudgetError(
-            "the constraint is nested too deep for the stack that is left; flatten it"
+            f"the constraint is nested too deep for the stack that is left {where}".rstrip()
+            + "; flatten it",
+            position,
         ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grammars.algebra import Algebra
+from grammars.budget import At
 from grammars.cfg_lowering import Lowering
 from grammars.cfg_parser import parse
 from grammars.cfg_scanner import place
@@ -39,9 +40,15 @@ class Cfg(Constraint):
                 "name of the rule that the text is"
             )
 
+    def _at(self, offset: int) -> At:
+        return At(offset, f"at {place(self.text, offset)} of the grammar")
+
     def lower(self, algebra: Algebra) -> Expr:
         tree = parse(self.text)
-        made = Lowering(algebra, tree, self.start).whole()
+        lowering = Lowering(algebra, tree, self.start)
+        algebra.budget.columns = self._at
+        made = lowering.whole()
+        algebra.budget.columns = None
         if made is algebra.empty:
             offset = tree.definitions[self.start].offset
             raise EmptyLanguageError(

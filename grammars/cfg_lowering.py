@@ -66,16 +66,25 @@ class Lowering:
         depths: dict[str, int] = {}
         for name in terminals_in_order(self._tree):
             if name in self._used:
+                self._begin(name)
                 self._define_terminal(name, depths, bodies)
         self._between = algebra.optional(
             algebra.union([self._lower(entry.node, inside=True) for entry in self._tree.ignored])
         )
         for name in self._used:
             if not is_terminal(name) and self._is_filled(Symbol(name, 0)):
+                self._begin(name)
                 body = self._lower(self._tree.definitions[name].body, inside=False)
                 bodies[name] = nonempty(algebra, body)
         self._rules.define(bodies)
         return algebra.concat(self._between, self._lower(self._start, inside=False))
+
+    def _begin(self, name: str) -> None:
+        """From here on what costs is of this definition."""
+        budget = self._algebra.budget
+        budget.at_column(self._tree.definitions[name].offset)
+        if budget.at is not None:
+            self._rules.places[name] = budget.at
 
     def _reachable(self) -> dict[str, None]:
         """The names that the start symbol and the ignored terminals lead to."""

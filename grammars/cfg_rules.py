@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from grammars.algebra import Algebra
+from grammars.budget import At
 from grammars.cfg_costs import Costs, Need
 from grammars.cfg_parts import corners
 from grammars.cfg_recursion import After, Group, groups
@@ -40,6 +41,8 @@ class GrammarRules:
         self._derived: set[Hashable] = set()
         self._least: dict[Hashable, Expr] = {}
         self._with_refs: set[Expr] = set()
+        self.places: dict[Hashable, At] = {}
+        """Where rules are defined."""
         self.costs: Costs[Expr] = Costs(self._need)
 
     def ref(self, key: Hashable) -> Expr:
@@ -59,9 +62,12 @@ class GrammarRules:
         self._measure(list(bodies.values()))
         for key, body in bodies.items():
             if self.costs.cost[body] > MAX_LEAST:
+                at = self.places.get(key)
+                where, position = (", defined " + at.words, at.position) if at else ("", None)
                 raise CompileBudgetError(
-                    f"the shortest text of {key!r} has more than {MAX_LEAST} bytes; "
-                    "make it shorter, or take it out of the grammar"
+                    f"the shortest text of {key!r}{where} has more than {MAX_LEAST} bytes; "
+                    "make it shorter, or take it out of the grammar",
+                    position,
                 )
 
     # -- references --------------------------------------------------------------------------------
@@ -69,14 +75,20 @@ class GrammarRules:
     def unfold(self, key: Hashable) -> Expr:
         """The expression that `key` stands for."""
         if key not in self._derived:
+            self._at(key)
             self._derive(key)
         return self._unfolded[key]
 
     def least(self, key: Hashable) -> Expr:
         """A few of its shortest texts, without any reference."""
         if key not in self._least:
+            self._at(key)
             self._least[key] = self._shortest(key)
         return self._least[key]
+
+    def _at(self, key: Hashable) -> None:
+        name = key.first if isinstance(key, After) else key
+        self._algebra.budget.at = self.places.get(name, self._algebra.budget.at)
 
     def _derive(self, root: Hashable) -> None:
         """Derives a rule, after those that it begins with."""

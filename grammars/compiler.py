@@ -179,7 +179,7 @@ class Compiler:
         algebra = Algebra(alphabet, budget=budget, prelude=prelude(alphabet))
         self._running.add(budget)
         try:
-            with too_deep_is_over_budget():
+            with too_deep_is_over_budget(budget):
                 start = constraint.lower(algebra)
             language = Language(start, algebra=algebra, masks=self._masks)
             language.settle(self._lazy_limits)

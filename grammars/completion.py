@@ -3,9 +3,7 @@ alive.
 
 A *witness* of an expression is one short string of it: chosen by structure for the plain operators,
 found by breadth-first search over derivatives where an intersection or a complement stands (which
-is how their emptiness is decided). A *spelling* is a witness split into the fewest tokens: a linked
-list over its bytes in which every cell knows the best token that starts there, so that a byte put
-in front costs one walk down the trie, and tails are shared by all that end alike.
+is how their emptiness is decided), and by their ways where parts must differ (see `differing`).
 
 The cost is an upper bound of the true minimum: the cheapest of the witnesses looked at. The matcher
 carries the spelling's tokens as its plan, and that makes the bound a guarantee.
@@ -14,11 +12,9 @@ It must not know of masks, matchers or front ends.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator
-
 from grammars.algebra import Algebra
 from grammars.derive import arms, step
+from grammars.differing import Differing
 from grammars.expr import (
     ByteSet,
     Complement,
@@ -28,20 +24,22 @@ from grammars.expr import (
     Expr,
     Intersection,
     Literal,
-    Part,
     Ref,
     Repeat,
     Union,
-    Way,
     Words,
 )
 from grammars.noting import SLACK, begun, has_room, loosened
 from grammars.relax import relax
-from grammars.spares import Comparison, Spare, Spares
+from grammars.spelling import (
+    BYTES_PER_CELL,
+    BYTES_PER_STEP,
+    UNREACHABLE,
+    Choosing,
+    Speller,
+    Spelling,
+)
 from grammars.vocabulary import Vocabulary
-
-UNREACHABLE = 1 << 30
-"""The cost where no way to finish is known."""
 
 TRIED_BYTES = 4
 """Bytes of a set tried as its witness: a few, since every one costs a walk down the trie."""
@@ -50,65 +48,21 @@ TRIED_WORDS = 64
 """Words of a table tried as its witness: the shortest."""
 
 
-MOST_ALIKE = 24
-"""Places of a search that differ in what was written alone, of which one leads to a text if any
-does: more than equal texts that a short text has."""
-
-BYTES_PER_CELL = 120
-"""What a byte of a spelling takes."""
-
-BYTES_PER_STEP = 16
-"""Bytes that are spelled in about the time of making one expression."""
-
-
-class Spelling:
-    """A string, cell by cell, and the fewest tokens that write it from each cell on.
-
-    `cost` tokens; the first of them is `token`, after which the string goes on at `after`.
-    `is_fenced`: no token reaches over the cell's beginning. Not `is_sure`: the string may have to
-    become another (see `noting`), and the cost is what that may take.
-    """
-
-    __slots__ = ("after", "byte", "cost", "is_fenced", "is_sure", "length", "rest", "token")
-
-    def __init__(self, byte: int, rest: Spelling | None) -> None:
-        self.byte = byte
-        self.rest = rest
-        self.length: int = rest.length + 1 if rest is not None else 0
-        self.cost = 0
-        self.token = -1
-        self.after: Spelling | None = None
-        self.is_fenced = False
-        self.is_sure: bool = rest is None or rest.is_sure
-
-    def tokens(self) -> Iterator[int]:
-        """The ids of the fewest tokens that write it."""
-        assert self.cost < UNREACHABLE, "only what tokens can write has a plan"
-        cell = self
-        while cell.after is not None:
-            yield cell.token
-            cell = cell.after
-
-
 class Completions:
     """Spellings of witnesses for the expressions of one algebra, in one vocabulary. Memoised."""
 
     def __init__(self, algebra: Algebra, vocabulary: Vocabulary) -> None:
         self.algebra = algebra
         self.vocabulary = vocabulary
-        self._end = Spelling(-1, None)
-        self._nowhere = Spelling(-1, None)
-        self._nowhere.cost = UNREACHABLE
-        self._of: dict[Expr, Spelling] = {algebra.empty: self._nowhere}
+        self._speller = Speller(vocabulary, algebra.budget)
+        self._differing = Differing(algebra, self._speller, self.spelling)
+        self._of: dict[Expr, Spelling] = {algebra.empty: self._speller.nowhere}
         self._before: dict[tuple[Expr, Spelling], Spelling] = {}
         self._rounds: dict[tuple[Expr, Spelling], list[Spelling]] = {}
         self._found: dict[Expr, bytes | None] = {algebra.empty: None}
         self._alive: dict[Expr, bool] = {}
         self._roomy: dict[Expr, bool] = {}
-        self._going_on: dict[tuple[object, Hashable], bool] = {}
-        self._completed_from: dict[tuple[object, Hashable, bool, Spelling], Spelling] = {}
         self._excess: dict[Expr, int] = {}
-        self._spares: dict[tuple[object, Expr], Spares] = {}
 
     # -- what the rest of the package asks -----------------------------------------------------
 
@@ -149,37 +103,33 @@ class Completions:
         if node.pending:
             return True  # with room before what cannot be passed, or else dead: see `is_alive`
         if isinstance(node, Ref) and node.noting is not None:
-            return self._can_go_on(node)
-        if (
-            node.notes
-            and isinstance(node, Intersection)
-            and loosened(self.algebra, node) is not node
-        ):
-            search = Spares(self.algebra, node, _ANY_TEXT, self._length, most_alike=MOST_ALIKE)
-            return search.get(0) is not None
+            return self._differing.can_go_on(node)
+        if isinstance(node, Intersection) and node.notes:
+            if loosened(self.algebra, node) is not node:
+                return self._differing.has_text(node)
         if node.plain:
             return node is not self.algebra.empty
         return self.witness(node) is not None
 
     def spell(self, data: bytes) -> Spelling:
         """The spelling of given bytes."""
-        return self._bytes(data, self._end)
+        return self._speller.bytes(data, self._speller.end)
 
     def in_front(self, data: bytes, plan: Spelling) -> Spelling:
         """The spelling of given bytes in front of a plan."""
-        return self._bytes(data, plan) if plan.cost < UNREACHABLE else plan
+        return self._speller.bytes(data, plan) if plan.cost < UNREACHABLE else plan
 
     def spelling(self, node: Expr) -> Spelling:
         """The spelling of the witness of `node` (cost UNREACHABLE when there is none)."""
         if node.nullable:
-            return self._end
+            return self._speller.end
         spine: list[Expr] = []
         rest: Expr = node
         while isinstance(rest, Concat) and rest not in self._of:
             spine.append(rest)
             rest = rest.tail
         if rest not in self._of:
-            self._of[rest] = self._prepend(rest, self._end)
+            self._of[rest] = self._prepend(rest, self._speller.end)
         spelled = self._of[rest]
         for cell in reversed(spine):
             assert isinstance(cell, Concat), "the spine is made of concatenations"
@@ -192,8 +142,8 @@ class Completions:
         """
         plain = self.spelling(node)
         is_text = plain.is_sure and plain.cost < UNREACHABLE
-        found = _bytes(plain) if is_text else self._sure_text(node)
-        whole = self._nowhere if found is None else self.spell(found)
+        found = plain.text() if is_text else self._sure_text(node)
+        whole = self._speller.nowhere if found is None else self.spell(found)
         return whole if whole.cost < UNREACHABLE else plain
 
     def _sure_text(self, node: Expr) -> bytes | None:
@@ -205,7 +155,7 @@ class Completions:
             passed = self._passed(node, text)
             end = len(passed)
             if end and self._is_sure(passed[-1]):
-                return before + text[:end] + _bytes(self.spelling(passed[-1]))
+                return before + text[:end] + self.spelling(passed[-1]).text()
             for end, after in enumerate(passed, 1):
                 other = self._text_of(after)
                 if other is None or other == text[end:]:
@@ -224,7 +174,7 @@ class Completions:
 
     def _text_of(self, node: Expr) -> bytes | None:
         found = self.spelling(node)
-        return _bytes(found) if found.cost < UNREACHABLE else None
+        return found.text() if found.cost < UNREACHABLE else None
 
     def _passed(self, node: Expr, text: bytes) -> list[Expr]:
         """The states along a text, up to one of which the spelling is sure, or to where it can no
@@ -271,179 +221,74 @@ class Completions:
     # -- spelling ------------------------------------------------------------------------------
 
     def _prepend(self, node: Expr, tail: Spelling) -> Spelling:
-        """The witness of `node` in front of `tail`."""
+        """The witness of `node` in front of `tail`.
+
+        What it takes is asked for by generators on a stack of our own: a chain of references is as
+        long as an array has items, a nest of them as deep as a schema.
+        """
+        found = self._known(node, tail)
+        if found is not None:
+            return found
+        stack = [(node, tail, self._choose(node, tail))]
+        while stack:
+            node, tail, choosing = stack[-1]
+            try:
+                asked = next(choosing) if found is None else choosing.send(found)
+            except StopIteration as ended:
+                stack.pop()
+                found = self._before[node, tail] = ended.value
+                continue
+            found = self._known(*asked)
+            if found is None:
+                stack.append((*asked, self._choose(*asked)))
+        assert found is not None, "whatever was asked is answered"
+        return found
+
+    def _known(self, node: Expr, tail: Spelling) -> Spelling | None:
+        """The same, where nothing else is to be asked for; None where there is."""
         if node.nullable or tail.cost >= UNREACHABLE:
             return tail
         if isinstance(node, Literal):
-            return self._bytes(node.data, tail)
-        key = (node, tail)
-        if key not in self._before:
+            return self._speller.bytes(node.data, tail)
+        found = self._before.get((node, tail))
+        if found is None:
             self.algebra.budget.spend(1, 4 * BYTES_PER_CELL)
-            self._before[key] = self._choose(node, tail)
-        return self._before[key]
+        return found
 
-    def _choose(self, node: Expr, tail: Spelling) -> Spelling:
+    def _choose(self, node: Expr, tail: Spelling) -> Choosing:
+        """The witness in front of `tail`; yields the pairs of which it needs the same."""
+        speller = self._speller
         if isinstance(node, ByteSet):
-            return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
+            likely = speller.likely(node.mask, TRIED_BYTES)
+            return speller.cheapest([speller.byte(byte, tail) for byte in likely])
         if isinstance(node, Concat):
-            return self._in_front(node, tail)
+            return (yield from self._in_front(node, tail))
         if isinstance(node, Union):
-            return self._cheapest([self._prepend(option, tail) for option in node.options])
+            cheapest = speller.nowhere
+            for option in node.options:
+                cheapest = speller.cheapest([cheapest, (yield option, tail)])
+            return cheapest
         if isinstance(node, Repeat):
-            return self._repeated(node, tail)
+            return (yield from self._repeated(node, tail))
         if isinstance(node, Words):
             words = node.table[node.first : node.last]
             if len(words) > TRIED_WORDS:
                 words = sorted(words, key=len)[:TRIED_WORDS]
-            return self._cheapest([self._bytes(word[node.depth :], tail) for word in words])
+            return speller.cheapest([speller.bytes(word[node.depth :], tail) for word in words])
         if isinstance(node, Ref):
             if node.noting is not None:
-                return self._ahead(node, tail)
-            return self._prepend(node.rules.least(node.key), tail)
+                return (yield from self._differing.ahead(node, tail))
+            return (yield node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
-            return tail if node.nullable else self._nowhere
-        if (
-            isinstance(node, Intersection) and node.notes
-        ):  # no search, since what it passes is not written; what is excluded is little
+            return tail if node.nullable else speller.nowhere
+        if isinstance(node, Intersection) and node.notes:
+            # no search, since what it passes is not written; what is excluded is little
             kept = next(part for part in node.options if not isinstance(part, Complement))
-            return self._fenced(self._prepend(kept, tail), SLACK, is_sure=False)
+            return speller.fenced((yield kept, tail), SLACK, is_sure=False)
         found = self.witness(node)
-        return self._nowhere if found is None else self._bytes(found, tail)
+        return speller.nowhere if found is None else speller.bytes(found, tail)
 
-    # -- what must differ (see `noting`) -------------------------------------------------------
-
-    def _can_go_on(self, node: Ref) -> bool:
-        """Whether there are texts for the parts that a noting reference needs."""
-        assert node.noting is not None, "only what notes has ways"
-        key = (node.noting, node.noting.unwritten(node.key))
-        if key not in self._going_on:
-            ways = node.noting.ways(node.key)
-            self._going_on[key] = any(
-                way.taken is None or self._chosen(node, way) is not None for way in ways
-            )
-        return self._going_on[key]
-
-    def _ahead(self, node: Ref, tail: Spelling) -> Spelling:
-        """What completes the parts of a noting reference; the same for all bytes of one part."""
-        assert node.noting is not None, "only what notes has ways"
-        key = (node.noting, node.noting.unwritten(node.key), node.pending, tail)
-        if key not in self._completed_from:
-            self._completed_from[key] = self._completed(node, tail)
-        return self._completed_from[key]
-
-    def _completed(self, node: Ref, tail: Spelling) -> Spelling:
-        """What completes the parts of a noting reference.
-
-        Known parts get texts of their own. Behind a part that is being written these may turn out
-        to be taken: then others come in their place, so they are spelled one by one, and the cost
-        is that of the dearest. Without notes, any texts stand for those.
-        """
-        assert node.noting is not None, "only what notes has ways"
-        is_loose = False
-        for way in node.noting.ways(node.key):
-            is_loose = way.taken is None
-            if is_loose:
-                texts: list[Expr] | None = [p.others for p in way.parts if p.others is not None]
-            else:
-                texts = self._chosen(node, way)
-            if texts is not None:
-                break
-        else:
-            return self._nowhere
-        if is_loose:
-            slack = SLACK if node.pending else 0
-        else:
-            slack = self._spare_cost(node, way) if node.is_open else 0
-        if node.pending or (node.is_open and texts):
-            tail = self._fenced(tail, slack, is_sure=False)
-        return self._prepend(way.lead, self._lined_up(way, list(texts), tail))
-
-    def _lined_up(self, way: Way, texts: list[Expr], tail: Spelling) -> Spelling:
-        """The parts of a way; those that must differ are `texts`. No token joins one of these with
-        others, so another in its place costs as much more as it is dearer.
-        """
-        for part in reversed(way.parts):
-            self.algebra.budget.spend()
-            if part.others is None:
-                tail = self._prepend(part.lead, tail)
-                continue
-            tail = self._prepend(part.trail, self._fenced(tail, 0))
-            tail = self._fenced(self._prepend(part.lead, self._prepend(texts.pop(), tail)), 0)
-        return tail
-
-    def _chosen(self, node: Ref, way: Way) -> list[Expr] | None:
-        """Different texts for the parts of a way that need some; None where there are not enough.
-
-        The first that may be taken come last: so, when the next part is known, the rest is as it
-        was.
-        """
-        found = self._different(node, way)
-        return None if found is None else [self.algebra.literal(spare.text) for spare in found]
-
-    def _different(self, node: Ref, way: Way) -> list[Spare] | None:
-        kinds = [part.others for part in way.parts if part.others is not None]
-        assert way.taken is not None, "what is taken is known"
-        taken = set(way.taken)
-        chosen: dict[Expr, list[Spare]] = {}
-        for others, count in Counter(kinds).items():
-            spares = self._spares_of(others, node)
-            chosen[others] = self._free(spares, taken, count)
-            if len(chosen[others]) < count:
-                return None
-            taken.update(spare.value for spare in chosen[others])
-        return [chosen[others].pop() for others in kinds]
-
-    def _free(self, spares: Spares, taken: set[Hashable], count: int) -> list[Spare]:
-        """The first of these texts that are not taken, up to `count` of them."""
-        found: list[Spare] = []
-        index = 0
-        while len(found) < count and (spare := spares.get(index)) is not None:
-            if spare.value not in taken:
-                found.append(spare)
-            index += 1
-        self.algebra.budget.spend(index // BYTES_PER_STEP)
-        return found
-
-    def _spare_cost(self, node: Ref, way: Way) -> int:
-        """How much dearer the way may become when the part before it takes one of its texts."""
-        found = self._different(node, way)
-        if not found:
-            return 0
-        assert way.taken is not None, "what is taken is known"
-        taken = set(way.taken) | {spare.value for spare in found}
-        parts = list(dict.fromkeys(part for part in way.parts if part.others is not None))
-        needed = [part for part in way.parts if part.others is not None]
-        pairs = zip(needed, found, strict=True)
-        least = min(self._piece(part, spare.text).cost for part, spare in pairs)
-        dearest = least
-        for part in parts:
-            assert part.others is not None, "only those that must differ have spares"
-            for spare in self._free(self._spares_of(part.others, node), taken, 1):
-                dearest = max(dearest, self._piece(part, spare.text).cost)
-        return dearest - least
-
-    def _piece(self, part: Part, text: bytes) -> Spelling:
-        """A part with a text of its own, by itself."""
-        tail = self._prepend(part.trail, self._end)
-        return self._prepend(part.lead, self._prepend(self.algebra.literal(text), tail))
-
-    def _spares_of(self, others: Expr, node: Ref) -> Spares:
-        """Texts of an expression that differ as `node` compares them."""
-        assert node.noting is not None, "only what notes compares"
-        key = (node.noting, others)
-        if key not in self._spares:
-            comparison = Comparison(node.noting.read, node.noting.other_than)
-            self._spares[key] = Spares(self.algebra, others, comparison, self._length)
-        return self._spares[key]
-
-    def _length(self, node: Expr) -> int | None:
-        """The bytes of a short string of `node`; None where it has none."""
-        found = self.spelling(node)
-        return found.length if found.cost < UNREACHABLE else None
-
-    # -- chains ----------------------------------------------------------------------------------
-
-    def _in_front(self, node: Expr, tail: Spelling) -> Spelling:
+    def _in_front(self, node: Expr, tail: Spelling) -> Choosing:
         """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""
         heads: list[Expr] = []
         while isinstance(node, Concat):
@@ -451,57 +296,19 @@ class Completions:
             node = node.tail
         self.algebra.budget.spend(len(heads) // BYTES_PER_STEP)
         for part in reversed([*heads, node]):
-            tail = self._prepend(part, tail)
+            tail = yield part, tail
         return tail
 
-    def _repeated(self, node: Repeat, tail: Spelling) -> Spelling:
+    def _repeated(self, node: Repeat, tail: Spelling) -> Choosing:
         """`low` rounds of the body, sharing the rounds of every other count before that tail."""
         rounds = self._rounds.setdefault((node.body, tail), [tail])
+        at = self.algebra.places.get(node)
         while len(rounds) <= node.low:
+            self.algebra.budget.at = at or self.algebra.budget.at
             self.algebra.budget.spend()
-            rounds.append(self._prepend(node.body, rounds[-1]))
+            before = yield node.body, rounds[-1]
+            rounds.append(before)
         return rounds[node.low]
-
-    def _cheapest(self, options: list[Spelling]) -> Spelling:
-        return min(options, key=lambda s: (s.cost, s.length), default=self._nowhere)
-
-    def _bytes(self, data: bytes, tail: Spelling) -> Spelling:
-        self.algebra.budget.spend(len(data) // BYTES_PER_STEP, BYTES_PER_CELL * len(data))
-        for byte in reversed(data):
-            tail = self._byte(byte, tail)
-        return tail
-
-    def _byte(self, byte: int, tail: Spelling) -> Spelling:
-        """One byte in front: the best token that starts with it, and what it leaves."""
-        cell = Spelling(byte, tail)
-        cell.cost = UNREACHABLE
-        child, token_at = self.vocabulary.child, self.vocabulary.token_at
-        node = child.get(byte)
-        after: Spelling | None = tail
-        while node is not None and after is not None:
-            if token_at[node] >= 0 and after.cost + 1 < cell.cost:
-                cell.cost, cell.token, cell.after = after.cost + 1, token_at[node], after
-            goes_on = after.rest is not None and not after.is_fenced
-            node = child.get(node * 256 + after.byte) if goes_on else None
-            after = after.rest
-        return cell
-
-    def _fenced(self, tail: Spelling, slack: int, *, is_sure: bool = True) -> Spelling:
-        """The same string, at a cost that is higher by `slack`, and so whatever comes before."""
-        if tail.cost >= UNREACHABLE:
-            return tail
-        cell = Spelling(tail.byte, tail.rest)
-        cell.length, cell.token, cell.after = tail.length, tail.token, tail.after
-        cell.cost = tail.cost + slack
-        cell.is_fenced, cell.is_sure = True, tail.is_sure and is_sure
-        return cell
-
-    def _likely(self, mask: int) -> list[int]:
-        """A few bytes of a set, those that a token of their own can write first."""
-        single = mask & self.vocabulary.single_bytes
-        chosen = single if single else mask
-        letters = chosen & _COMMON
-        return _some_bytes(letters or chosen, TRIED_BYTES)
 
     # -- searching -----------------------------------------------------------------------------
 
@@ -545,7 +352,7 @@ class Completions:
         if not node.plain:
             return self.witness(node)
         spelled = self.spelling(node)
-        return _bytes(spelled) if spelled.cost < UNREACHABLE else None
+        return spelled.text() if spelled.cost < UNREACHABLE else None
 
     def _search(self, node: Expr) -> bytes | None:
         """The witness by breadth-first search, for an expression of which nothing is known."""
@@ -563,7 +370,7 @@ class Completions:
                         continue
                     if rest not in came_from and self._found.get(rest, b"") is not None:
                         self.algebra.budget.spend()
-                        came_from[rest] = (here, self._likely(mask)[0])
+                        came_from[rest] = (here, self._speller.likely(mask, 1)[0])
                         following.append(rest)
             level = following
         self._found.update(dict.fromkeys(came_from))
@@ -576,7 +383,7 @@ class Completions:
         if node in self._found:
             return self._found[node]
         if node.plain and self.spelling(node).cost < UNREACHABLE:
-            return _bytes(self.spelling(node))
+            return self.spelling(node).text()
         return None
 
     def _record(
@@ -596,28 +403,3 @@ class Completions:
             back = came_from[node]
         self._found.setdefault(node, ending)
         return ending
-
-
-_ANY_TEXT = Comparison(bytes, lambda part, _: part)
-
-_COMMON = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
-
-
-def _some_bytes(mask: int, most: int) -> list[int]:
-    """The lowest bytes of a set, up to `most`."""
-    found: list[int] = []
-    while mask and len(found) < most:
-        lowest = mask & -mask
-        found.append(lowest.bit_length() - 1)
-        mask ^= lowest
-    return found
-
-
-def _bytes(spelling: Spelling) -> bytes:
-    """The string that a spelling writes."""
-    found = bytearray()
-    cell = spelling
-    while cell.rest is not None:
-        found.append(cell.byte)
-        cell = cell.rest
-    return bytes(found)

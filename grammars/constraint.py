@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from grammars import regex
 from grammars.algebra import Algebra
+from grammars.budget import At
 from grammars.charset import utf8
 from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
 from grammars.expr import Expr
@@ -55,6 +56,10 @@ class Constraint(ABC):
         return self
 
 
+def _at_column(column: int) -> At:
+    return At(column, f"at column {column} of the pattern")
+
+
 @dataclass(frozen=True)
 class Regex(Constraint):
     """The texts that `re.fullmatch(pattern, text)` accepts.
@@ -71,13 +76,18 @@ class Regex(Constraint):
         if len(self.pattern) > MAX_PATTERN_LENGTH:
             raise CompileBudgetError(
                 f"the pattern {self.pattern[:40]!r}... has {len(self.pattern)} characters; give at "
-                f"most {MAX_PATTERN_LENGTH}"
+                f"most {MAX_PATTERN_LENGTH}",
+                MAX_PATTERN_LENGTH,
             )
         regex.parse(self.pattern)
 
     def lower(self, algebra: Algebra) -> Expr:
+        algebra.budget.columns = _at_column
+        algebra.budget.at = _at_column(0)
         algebra.budget.spend(len(self.pattern))
-        return lower_full(algebra, regex.parse(self.pattern), utf8)
+        made = lower_full(algebra, regex.parse(self.pattern), utf8)
+        algebra.budget.columns = None  # what else is lowered has other columns
+        return made
 
 
 @dataclass(frozen=True, init=False)

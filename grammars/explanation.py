@@ -16,7 +16,7 @@ from typing import Any
 from grammars.algebra import Algebra
 from grammars.automaton import Automaton, explore
 from grammars.budget import Budget, too_deep_is_over_budget
-from grammars.completion import UNREACHABLE, Completions
+from grammars.completion import Completions
 from grammars.constraint import Constraint, JsonSchema
 from grammars.diagram import to_dot, to_mermaid
 from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
@@ -24,6 +24,7 @@ from grammars.expr import Expr
 from grammars.extent import extent
 from grammars.samples import ByteCompletions, byte_vocabulary, sample
 from grammars.schema_check import Annotation, Fault, check_schema, fault_of
+from grammars.spelling import UNREACHABLE
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 
@@ -127,8 +128,13 @@ def explain(
     except GrammarError as error:
         seconds = time.thread_time() - begun
         faults = [fault for check in checks for fault in check.faults]
-        if all(fault.message != str(error) for fault in faults):
-            faults.append(fault_of(error))
+        found = fault_of(error)
+        is_known = any(
+            fault.message == found.message or fault.kind == found.kind == "too costly"
+            for fault in faults
+        )
+        if not is_known:
+            faults.append(found)
         return told(faults=tuple(faults), seconds=seconds)
     compiled = partial(
         told,
@@ -154,7 +160,7 @@ def _compile(
 ) -> tuple[Algebra, Expr, int]:
     """What `Compiler` does, with the parts at hand: algebra, language and its fewest tokens."""
     algebra = Algebra(vocabulary.alphabet, budget=budget)
-    with too_deep_is_over_budget():
+    with too_deep_is_over_budget(budget):
         start = constraint.lower(algebra)
         completions = Completions(algebra, vocabulary)
         if not completions.is_alive(start):

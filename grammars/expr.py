@@ -243,13 +243,22 @@ class NotingRules(Rules, Protocol):
         ...
 
 
+class Rank(NamedTuple):
+    """Of two references of the same rules and `others`, that with higher `counts` (in each place
+    at least as high) has all strings of the other.
+    """
+
+    others: Hashable
+    counts: tuple[int, ...]
+
+
 class Ref(Expr):
     """The strings of `rules.unfold(key)`, which is asked for no sooner than needed.
 
     It counts as plain and without counters: what stands inside is looked at when it is unfolded.
     """
 
-    __slots__ = ("key", "noting", "rules")
+    __slots__ = ("key", "noting", "rank", "rules")
 
     def __init__(
         self,
@@ -258,6 +267,7 @@ class Ref(Expr):
         *,
         nullable: bool,
         noting: NotingRules | None = None,
+        rank: Rank | None = None,
         is_open: bool = False,
         pending: bool = False,
     ) -> None:
@@ -265,6 +275,7 @@ class Ref(Expr):
         self.rules = rules
         self.key = key
         self.noting = noting
+        self.rank = rank
         self.notes = noting is not None
         self.is_open = is_open
         self.pending = pending

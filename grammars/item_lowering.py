@@ -9,7 +9,8 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
 from grammars.algebra import Algebra
-from grammars.expr import ALL_BYTES, Expr, Part, Way
+from grammars.budget import At
+from grammars.expr import ALL_BYTES, Expr, Part, Rank, Way
 from grammars.item_order import Item, ItemOrder, ItemState
 from grammars.json_values import JsonValue, parse_json, value_key
 from grammars.shapes import Operand
@@ -63,9 +64,10 @@ class Items:
     Where it `remembers`, no two items are equal.
     """
 
-    def __init__(self, order: ItemOrder, layout: ItemLayout, *, remembers: bool) -> None:
+    def __init__(self, order: ItemOrder, layout: ItemLayout, at: At, *, remembers: bool) -> None:
         self._order = order
         self._layout = layout
+        self._at = at
         self._algebra = layout.algebra
         self._remembers = remembers
         self._others: dict[tuple[bytes, ...], Expr] = {}
@@ -83,10 +85,18 @@ class Items:
 
     def _between(self, key: _Between) -> Expr:
         nullable = not key.is_begun and self._order.is_complete(key.state)
+        rank = self._rank(key)
         if not self._remembers:
-            return self._algebra.ref(self, key, nullable=nullable)
-        is_pending = key.is_begun and key.texts is None
-        return self._algebra.noting_ref(self, key, nullable=nullable, pending=is_pending)
+            return self._algebra.ref(self, key, nullable=nullable, rank=rank)
+        pending = key.is_begun and key.texts is None
+        return self._algebra.noting_ref(self, key, nullable=nullable, pending=pending, rank=rank)
+
+    def _rank(self, key: _Between) -> Rank | None:
+        """An array that has met more of what is counted can go on as any that has met less."""
+        if not key.state.counts or not self._order.is_monotone:
+            return None
+        others = key._replace(state=key.state._replace(counts=()))
+        return Rank(others, key.state.counts)
 
     def _behind(self, key: _Behind) -> Expr:
         nullable = key.is_passable and self._order.is_complete(key.state)
@@ -97,6 +107,7 @@ class Items:
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
+        self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._after_item(key) if key.is_passable else self._stuck(key)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
@@ -113,13 +124,15 @@ class Items:
     def least(self, key: Hashable) -> Expr:
         assert isinstance(key, _Between) and not self._remembers, "what notes has ways"
         algebra = self._algebra
+        algebra.budget.at = self._at
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         item, after = self._order.finish(key.state) or next(self._order.steps(key.state))
         lead = algebra.epsilon if key.is_begun else self._layout.comma
         rest = algebra.epsilon
         if not self._order.is_complete(after):
-            rest = self._between(_Between(after, None, is_begun=False, is_first=False))
+            planned = self._order.as_planned(after)
+            rest = self._between(_Between(planned, None, is_begun=False, is_first=False))
         return algebra.sequence([lead, self._layout.value(item.operand), rest])
 
     # -- items -------------------------------------------------------------------------------
@@ -185,6 +198,7 @@ class Items:
 
     def ways(self, key: Hashable) -> Iterator[Way]:
         assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"
+        self._algebra.budget.at = self._at
         taken = None if key.texts is None else frozenset(map(self._value_of, key.texts))
         is_begun = isinstance(key, _Between) and key.is_begun
         best = self._order.finish(key.state)

@@ -43,6 +43,13 @@ class Item(NamedTuple):
     value: int
 
 
+class _Pool(NamedTuple):
+    """A finite set that all items are taken out of: the lightest first; as bits."""
+
+    lightest: list[Item]
+    values: int
+
+
 Values = Callable[[int], list[tuple[int, Operand, tuple[bool, ...]]]]
 """For the item of an index: each value that it may have: a number of its own, an operand of
 nothing but it, and which `contains` it has."""
@@ -73,11 +80,27 @@ class ItemOrder:
         self._settled = max(self._last, shape.min_items)
         self._made: dict[int, list[Item]] = {}
         self._finishing: dict[ItemState, tuple[Item, ItemState] | None] = {}
+        self._missing: dict[ItemState, int] = {}
+        self._lightest: _Pool | None = None
+        self._is_pool = (
+            values is not None
+            and shape.repeated is None
+            and not shape.prefix
+            and not shape.contains
+        )
+        """Whether all items are taken out of one set: then any that are left will do."""
         self.start = ItemState(0, (0,) * len(shape.contains), 0)
 
     def settle(self) -> None:
         """From now on weights stay as they are, and what was found is kept."""
         self._finishing.clear()
+        self._missing.clear()
+        self._lightest = None
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether counting more never forbids what would follow otherwise."""
+        return all(asked.high is None for asked in self._contains)
 
     def limit(self, num_values: int | None) -> None:
         """No more items than there are values (None: there are many)."""
@@ -102,8 +125,53 @@ class ItemOrder:
     def steps(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
         """The items that may come next, and the state after each; every one is live."""
         for item, after in self._all_steps(state):
-            if self.is_complete(after) or self.finish(after) is not None:
+            if self._is_live(after):
                 yield item, after
+
+    def _is_live(self, state: ItemState) -> bool:
+        if not self._is_pool:
+            return self.is_complete(state) or self.finish(state) is not None
+        high, low = self._shape.max_items, self._shape.min_items
+        num_left = (self._pool().values & ~state.used).bit_count()
+        return (high is None or low <= high) and state.num_items + num_left >= low
+
+    def _pool(self) -> _Pool:
+        """The values that all items are taken out of."""
+        if self._lightest is None:
+            usable = [i for i in self._items(0) if self._weigh(i.operand) < math.inf]
+            lightest = sorted(usable, key=lambda item: self._weigh(item.operand))
+            self._lightest = _Pool(lightest, sum(1 << item.value for item in usable))
+        return self._lightest
+
+    def as_planned(self, state: ItemState) -> ItemState:
+        """The state as far as it matters for what `finish` leads to: of a pool, those values alone
+        that are lighter than the last one it takes.
+        """
+        if not self._is_pool:
+            return state
+        needed, used = self._shape.min_items - state.num_items, 0
+        for item in self._pool().lightest:
+            if needed <= 0:
+                break
+            used |= state.used & 1 << item.value
+            needed -= not state.used >> item.value & 1
+        return state._replace(used=used)
+
+    def missing(self, state: ItemState) -> int:
+        """The items that are still needed: those of the way that `finish` gives."""
+        way: list[ItemState] = []
+        while state not in self._missing:
+            found = None if self.is_complete(state) else self.finish(state)
+            if found is None:
+                self._missing[state] = 0
+                break
+            way.append(state)
+            _, state = found
+        needed = self._missing[state]
+        for above in reversed(way):
+            needed += 1
+            self._missing[above] = needed
+        return needed
 
     def weight(self) -> float:
         """The size of a small array, infinite where there is none."""
@@ -124,6 +192,8 @@ class ItemOrder:
         A search in depth, the most useful items first, that remembers what leads nowhere.
         """
         known = self._finishing
+        if self._is_pool and state not in known:
+            known[state] = self._next_of_pool(state)
         path: list[tuple[ItemState, Iterator[tuple[Item, ItemState]]]] = []
         if state not in known and not self.is_complete(state):
             path.append((state, self._useful_first(state)))
@@ -145,6 +215,15 @@ class ItemOrder:
                 path.append((after, self._useful_first(after)))
         return known.get(state)
 
+    def _next_of_pool(self, state: ItemState) -> tuple[Item, ItemState] | None:
+        """The lightest value that is left."""
+        if self.is_complete(state) or not self._is_live(state):
+            return None
+        item = next(i for i in self._pool().lightest if not state.used >> i.value & 1)
+        after = self._after(state, item)
+        assert after is not None, "nothing is counted but the items themselves"
+        return item, after
+
     def _useful_first(self, state: ItemState) -> Iterator[tuple[Item, ItemState]]:
         def order(step: tuple[Item, ItemState]) -> tuple[int, float]:
             wanted = int(step[1].used == ALL != state.used)
@@ -163,9 +242,9 @@ class ItemOrder:
         high = self._shape.max_items
         if high is not None and state.num_items >= high:
             return
-        items = self._items(state.num_items)
-        self._budget.spend(len(items) // ITEMS_PER_STEP)
-        for item in items:
+        for number, item in enumerate(self._items(state.num_items)):
+            if number % ITEMS_PER_STEP == 0:
+                self._budget.spend()
             is_free = self._shape.repeated is not None or not self._is_used(state, item)
             if is_free and self._weigh(item.operand) < math.inf:
                 after = self._after(state, item)

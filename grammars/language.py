@@ -12,13 +12,17 @@ from threading import RLock
 
 from grammars.algebra import Algebra
 from grammars.budget import Limits, too_deep_is_over_budget
-from grammars.completion import Completions, Spelling
-from grammars.derive import matches, walk
+from grammars.completion import Completions
+from grammars.derive import walk
 from grammars.expr import Expr
 from grammars.forced import exceeding, forced_run
 from grammars.mask_store import MaskStore
 from grammars.masks import Mask
+from grammars.spelling import Spelling
 from grammars.trie import Int32
+
+BYTES_PER_STEP = 64
+"""Bytes of a text that are judged within one allowance: those of some tokens."""
 
 
 class Language:
@@ -151,9 +155,12 @@ class Language:
         return node is self._algebra.epsilon or self.mask(node).dearest < 0
 
     def contains(self, data: bytes) -> bool:
-        """Whether `data` is a text of it."""
-        with self._step():
-            return matches(self._algebra, self.start, data)
+        """Whether `data` is a text of it; a step for every so many bytes, as in decoding."""
+        here = self.start
+        for first in range(0, len(data), BYTES_PER_STEP):
+            with self._step():
+                here = walk(self._algebra, here, data[first : first + BYTES_PER_STEP])
+        return here.nullable
 
     def spell(self, data: bytes) -> Spelling:
         """The fewest tokens that write `data`."""
@@ -163,6 +170,6 @@ class Language:
     @contextmanager
     def _step(self) -> Iterator[None]:
         """One lazy step: alone, and with an allowance of its own."""
-        with self._lock, too_deep_is_over_budget():
+        with self._lock, too_deep_is_over_budget(self._algebra.budget):
             self._algebra.budget.refill()
             yield

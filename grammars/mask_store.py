@@ -16,7 +16,7 @@ import numpy as np
 
 from grammars.algebra import Algebra
 from grammars.clamp import clamp
-from grammars.completion import UNREACHABLE, Completions, Spelling
+from grammars.completion import Completions
 from grammars.derive import walk
 from grammars.expr import NEAR, Expr
 from grammars.loop_walks import LoopWalks
@@ -24,6 +24,7 @@ from grammars.masks import BYTES_PER_MASK, BandMask, Mask, compute_band
 from grammars.noting import loosened
 from grammars.relax import relax
 from grammars.row_table import RowTable
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
 from grammars.trie_walk import TrieWalks

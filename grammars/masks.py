@@ -11,9 +11,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.completion import UNREACHABLE
 from grammars.expr import Expr
 from grammars.row_table import RowTable
+from grammars.spelling import UNREACHABLE
 from grammars.states import StateTable
 from grammars.trie import Int32, Trie
 from grammars.trie_walk import TrieWalks

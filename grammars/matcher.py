@@ -16,12 +16,12 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from grammars.completion import UNREACHABLE, Spelling
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.grammar import Grammar
 from grammars.jump_forward import MAX_CONTEXT_BYTES, Tokenize, sure_tokens
 from grammars.masks import Mask
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.trie import Int32
 
 Stop = Literal["longest", "first"]

@@ -13,39 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from heapq import nsmallest
 
 from grammars.budget import Budget
-from grammars.member_table import Choice, MemberTable
+from grammars.member_state import State, Step, bits, index_of_bit, sum_bits
+from grammars.member_table import MemberTable
 from grammars.shapes import Operand
 
 SLOTS_PER_STEP = 16
 """Slots that are looked at in about the time of making one expression."""
 
 BYTES_PER_STATE = 500
-
-
-class State(NamedTuple):
-    """Where an object stands between two members.
-
-    `used`: the slots (as bits) that matter for what may follow; `at`: the first slot that may
-    follow (0 where the order is free); `num_members`: members so far, as far as counts matter;
-    `credit`: the `some` rules that are met; `is_first`: no member was written.
-    """
-
-    used: int = 0
-    at: int = 0
-    num_members: int = 0
-    credit: int = 0
-    is_first: bool = True
-
-
-class Step(NamedTuple):
-    """One member: of the slot `part`, or (`of_cell`) of that cell."""
-
-    part: int
-    choice: Choice
-    of_cell: bool
 
 
 @dataclass(frozen=True)
@@ -93,6 +71,7 @@ class MemberOrder:
         self._with_extras = limits.with_extras
         self._finishing: dict[State, tuple[Step, State] | None] = {}
         self._missing: dict[State, tuple[int, int]] = {}
+        self._live_slots: dict[State, int] = {}
         self._possible: int | None = None
         self._cells: list[Step] | None = None
 
@@ -100,6 +79,7 @@ class MemberOrder:
         """From now on weights stay as they are, and what was found is kept."""
         self._finishing.clear()
         self._missing.clear()
+        self._live_slots.clear()
         self._possible = None
         self._cells = None
 
@@ -120,15 +100,77 @@ class MemberOrder:
 
     def steps(self, state: State) -> Iterator[tuple[Step, State]]:
         """The members that may come next, and the state after each; every one is live."""
-        for step in self._all_steps(state):
+        for index in map(index_of_bit, bits(self._open_slots(state))):
+            yield from self.slot_steps(state, index)
+        yield from self.cell_steps(state)
+
+    def live_slots(self, state: State) -> int:
+        """The slots that may come next, as bits."""
+        if state not in self._live_slots:
+            free = self._open_slots(state)
+            self._budget.spend(1 + free.bit_count() // SLOTS_PER_STEP, BYTES_PER_STATE)
+            if self._high is not None or not self._is_plain(state) or not self._is_live(state):
+                steps = (self.slot_steps(state, index) for index in map(index_of_bit, bits(free)))
+                live = [next(found, None) for found in steps]
+                free = sum_bits(1 << found[0].part for found in live if found is not None)
+            self._live_slots[state] = free
+        return self._live_slots[state]
+
+    def slot_steps(self, state: State, index: int) -> Iterator[tuple[Step, State]]:
+        """The live steps that are a member of one slot, which no earlier member forbids."""
+        for choice in self.table.slots[index].choices:
+            if self._weigh(choice.operand) < math.inf:
+                step = Step(index, choice, of_cell=False)
+                after = self._after(state, step)
+                if self._is_live(after):
+                    yield step, after
+
+    def cell_steps(self, state: State) -> Iterator[tuple[Step, State]]:
+        """The live steps that are a member of a cell."""
+        if self._is_full(state) or self._needed_first(state):
+            return
+        for step in self._cell_steps():
             after = self._after(state, step)
-            if self.is_complete(after) or self.finish(after) is not None:
+            if self._is_live(after):
                 yield step, after
+
+    def _is_live(self, state: State) -> bool:
+        """Whether the object is complete, or can be completed."""
+        if self.is_complete(state):
+            return True
+        if self._implied or state.credit != self._all_credit:
+            return self.finish(state) is not None
+        free, needed = self._free(state), self._needed(state.used, state.at)
+        lacking = self._low - state.num_members - needed.bit_count()
+        if needed & ~free:
+            return False
+        if lacking > (free & ~needed).bit_count() and not self._cell_steps():
+            return False
+        total = state.num_members + needed.bit_count() + max(lacking, 0)
+        return self._high is None or total <= self._high
+
+    def as_planned(self, state: State) -> State:
+        """The state as far as it matters for what `finish` leads to: where nothing but the needed
+        slots and cells is used, any others may have been.
+        """
+        if not self._any_order or not self._is_plain(state):
+            return state
+        return state._replace(used=state.used & self._required)
+
+    def _is_plain(self, state: State) -> bool:
+        """Whether needed slots, the lowest first, and then members of cells complete it."""
+        if self._implied or state.credit != self._all_credit:
+            return False
+        needed = self._needed(state.used, state.at).bit_count()
+        return state.num_members + needed >= self._low or bool(self._cell_steps())
 
     def finish(self, state: State) -> tuple[Step, State] | None:
         """The next member on a short way to complete the object, and the state after it; None
         where the object is complete or cannot be completed.
         """
+        if state not in self._finishing and self._is_plain(state):
+            self._finishing[state] = self._next_needed(state)
+            self._budget.spend(1, BYTES_PER_STATE)
         if state not in self._finishing:
             path = self._path(state)
             self._budget.spend(1, BYTES_PER_STATE * (1 + len(path or ())))
@@ -140,6 +182,17 @@ class MemberOrder:
                 here = after
             assert not path or self.is_complete(here), "a path ends in a complete object"
         return self._finishing[state]
+
+    def _next_needed(self, state: State) -> tuple[Step, State] | None:
+        """The lowest slot that is needed, or else the lightest member of a cell."""
+        if self.is_complete(state) or not self._is_live(state):
+            return None
+        needed = self._needed(state.used, state.at)
+        if needed:
+            step = self._best(index_of_bit(needed & -needed), 0)
+        else:
+            step = min(self._cell_steps(), key=self._step_weight)
+        return step, self._after(state, step)
 
     def way_out(self, state: State) -> list[Step]:
         """All members of a short way to complete the object; it can be completed."""
@@ -195,23 +248,19 @@ class MemberOrder:
             count = min(count, self._low)
         return State(used, at, count, state.credit | step.choice.credit, is_first=False)
 
-    def _all_steps(self, state: State) -> Iterator[Step]:
-        """The members that no order, count or earlier member forbids."""
-        if self._high is not None and state.num_members >= self._high:
-            return
-        free = self._free(state)
-        needed = self._needed(state.used, state.at) if not self._any_order else 0
-        if needed:  # those behind the first that is needed would skip it
-            free &= (needed & -needed) * 2 - 1
-        while free:
-            lowest = free & -free
-            free ^= lowest
-            index = lowest.bit_length() - 1
-            for choice in self.table.slots[index].choices:
-                if self._weigh(choice.operand) < math.inf:
-                    yield Step(index, choice, of_cell=False)
-        if not needed:
-            yield from self._cell_steps()
+    def _is_full(self, state: State) -> bool:
+        return self._high is not None and state.num_members >= self._high
+
+    def _needed_first(self, state: State) -> int:
+        """The slots that must still be used, as bits, where members behind them would skip them."""
+        return 0 if self._any_order else self._needed(state.used, state.at)
+
+    def _open_slots(self, state: State) -> int:
+        """The slots that no order, count or earlier member forbids, as bits."""
+        if self._is_full(state):
+            return 0
+        free, needed = self._free(state), self._needed_first(state)
+        return free & ((needed & -needed) * 2 - 1) if needed else free
 
     def _cell_steps(self) -> list[Step]:
         if self._cells is None:
@@ -268,7 +317,7 @@ class MemberOrder:
             return None
         missing = self._all_credit & ~state.credit
         extra: list[Step] = []
-        for bit in _bits(missing):
+        for bit in bits(missing):
             if missing & bit and not self._met_by(chosen, bit):
                 step = self._cheapest(free & ~chosen, bit)
                 if step is None:
@@ -285,7 +334,7 @@ class MemberOrder:
             return None
         steps: list[Step] = []
         credit = state.credit
-        for index in map(_index, _bits(filled)):
+        for index in map(index_of_bit, bits(filled)):
             step = self._best(index, self._all_credit & ~credit)
             credit |= step.choice.credit
             steps.append(step)
@@ -306,6 +355,8 @@ class MemberOrder:
             self._budget.spend(lacking, BYTES_PER_STATE * lacking)
             extra += [cheapest] * lacking
             return chosen
+        if lacking > 0 and not self._implied:
+            return self._fill_lightest(chosen, free, lacking)
         while lacking > 0:
             step = self._cheapest(free & ~chosen, 0)
             if step is None:
@@ -319,10 +370,19 @@ class MemberOrder:
             lacking -= (chosen & ~before).bit_count()
         return chosen
 
+    def _fill_lightest(self, chosen: int, free: int, lacking: int) -> int | None:
+        """The same where no slot implies another: the lightest."""
+        slots = [index_of_bit(bit) for bit in bits(free & ~chosen)]
+        if len(slots) < lacking:
+            return None
+        self._budget.spend(1 + len(slots) // SLOTS_PER_STEP)
+        lightest = nsmallest(lacking, slots, key=lambda i: self._step_weight(self._best(i, 0)))
+        return chosen | sum_bits(1 << index for index in lightest)
+
     def _met_by(self, chosen: int, bit: int) -> bool:
         return any(
             choice.credit & bit and self._weigh(choice.operand) < math.inf
-            for index in map(_index, _bits(chosen))
+            for index in map(index_of_bit, bits(chosen))
             for choice in self.table.slots[index].choices
         )
 
@@ -331,7 +391,7 @@ class MemberOrder:
         self._budget.spend(1 + slots.bit_count() // SLOTS_PER_STEP)
         steps = [
             Step(index, choice, of_cell=False)
-            for index in map(_index, _bits(slots))
+            for index in map(index_of_bit, bits(slots))
             for choice in self.table.slots[index].choices
             if choice.credit & credit == credit and self._weigh(choice.operand) < math.inf
         ]
@@ -357,23 +417,3 @@ class MemberOrder:
         else:
             size = len(self.table.slots[step.part].name)
         return size + 4 + self._weigh(step.choice.operand)
-
-
-def sum_bits(masks: Iterator[int]) -> int:
-    """The union of sets of bits."""
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
-
-
-def _bits(mask: int) -> Iterator[int]:
-    """The bits of a set, the lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest
-        mask ^= lowest
-
-
-def _index(bit: int) -> int:
-    return bit.bit_length() - 1

@@ -10,10 +10,13 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
 from grammars.array_lowering import Layout, Weigh
+from grammars.budget import At, at_pointer
 from grammars.expr import ALL_BYTES, Expr, Part, Way
 from grammars.few_texts import few_texts
-from grammars.member_order import Limits, MemberOrder, State, Step
+from grammars.member_order import Limits, MemberOrder
+from grammars.member_state import State, Step
 from grammars.member_table import MemberTable
+from grammars.name_tree import Branch, NameTree
 from grammars.shapes import ObjectShape, Operand, StringShape
 
 MAX_FEW = 64
@@ -41,6 +44,7 @@ class ObjectForm:
         self, shape: ObjectShape, layout: ObjectLayout, weigh: Weigh, pointer: str
     ) -> None:
         self._layout = layout
+        self._at = at_pointer(pointer)
         self._table = MemberTable(
             shape,
             admission=layout.admission,
@@ -79,7 +83,7 @@ class ObjectForm:
         """The texts of all the objects."""
         if self._lowered is None:
             self._order.settle()
-            members = _Members(self._order, self._layout)
+            members = _Members(self._order, self._layout, self._at)
             self._lowered = self._layout.bracketed(b"{", members.ref(State(), frozenset()), b"}")
         return self._lowered
 
@@ -91,6 +95,18 @@ def _with_extras(shape: ObjectShape, layout: ObjectLayout) -> bool:
     has_declared = bool(shape.properties or shape.required)
     is_needed = bool(shape.some) or shape.min_members > len(shape.properties)
     return layout.any_order or shape.open or not has_declared or is_needed
+
+
+MANY_NAMES = 16
+"""Members that may come next, of which each has an expression of its own; more are a tree."""
+
+
+def _indices(slots: int) -> Iterator[int]:
+    """The numbers of slots that are given as bits."""
+    while slots:
+        lowest = slots & -slots
+        yield lowest.bit_length() - 1
+        slots ^= lowest
 
 
 Extras = frozenset[str] | None
@@ -122,18 +138,28 @@ class _Behind(NamedTuple):
         return not self.is_pending and self.written != b""
 
 
+class _Among(NamedTuple):
+    """Inside of a name: one of the slots of a branch that may come next in `state`."""
+
+    state: State
+    extras: Extras
+    branch: Branch
+
+
 class _Members:
     """The rest of an object after some members, for each state of their order.
 
     The names of cells are remembered: none of them comes twice.
     """
 
-    def __init__(self, order: MemberOrder, layout: ObjectLayout) -> None:
+    def __init__(self, order: MemberOrder, layout: ObjectLayout, at: At) -> None:
         self._order = order
+        self._at = at
         self._table = order.table
         self._layout = layout
         self._algebra = layout.algebra
         self._remembers = order.has_cells
+        self._tree = NameTree((slot.name, index) for index, slot in enumerate(order.table.slots))
 
     def ref(self, state: State, extras: Extras) -> Expr:
         """What may follow in a live state."""
@@ -147,14 +173,21 @@ class _Members:
         nullable = not key.is_begun and self._order.is_complete(key.state)
         if not self._remembers:
             return self._algebra.ref(self, key, nullable=nullable)
-        is_pending = key.extras is None and key.is_begun
-        return self._algebra.noting_ref(self, key, nullable=nullable, pending=is_pending)
+        pending = key.extras is None and key.is_begun
+        return self._algebra.noting_ref(self, key, nullable=nullable, pending=pending)
+
+    def _among(self, key: _Among) -> Expr:
+        make = self._algebra.noting_ref if self._remembers else self._algebra.ref
+        return make(self, key)
 
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
+        self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
             return self._after_name(key) if key.is_passable else self._stuck(key)
+        if isinstance(key, _Among):
+            return self._algebra.union(self._branches(key))
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if key.is_begun:
             return self._member(key.state, key.extras)
@@ -167,38 +200,44 @@ class _Members:
         return algebra.concat(algebra.byte_set(ALL_BYTES), self._behind(key._replace(written=b"")))
 
     def least(self, key: Hashable) -> Expr:
-        assert isinstance(key, _Between) and not self._remembers, "what notes has ways"
+        assert not self._remembers, "what notes has ways"
         algebra = self._algebra
+        algebra.budget.at = self._at
+        if isinstance(key, _Among):
+            slot = next(self._live_within(key))
+            rest = algebra.literal(self._tree.rest(key.branch, slot))
+            return algebra.concat(rest, self._valued(key, slot))
+        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         step, after = self._order.finish(key.state) or next(self._order.steps(key.state))
-        parts: list[Expr] = []
-        for member in [step, *self._order.way_out(after)]:  # a reference for each would be a chain
-            if parts or not key.is_begun:
-                parts.append(self._layout.comma)
-            parts.append(self._layout.name(self._table.slots[member.part].name))
-            parts.append(self._layout.value(member.choice.operand))
-        return algebra.sequence(parts)
+        lead = algebra.epsilon if key.is_begun else self._layout.comma
+        name = self._layout.name(self._table.slots[step.part].name)
+        value = self._layout.value(step.choice.operand)
+        return algebra.sequence([lead, name, value, self._planned(after)])
+
+    def _planned(self, state: State) -> Expr:
+        """What follows on a way to complete the object without cells."""
+        if self._order.is_complete(state):
+            return self._algebra.epsilon
+        return self._between(_Between(self._order.as_planned(state), None, is_begun=False))
 
     # -- members -----------------------------------------------------------------------------
 
     def _member(self, state: State, extras: Extras) -> Expr:
         """Any member that may come next, and what may follow it."""
         algebra = self._algebra
-        by_slot: dict[int, list[Expr]] = {}
+        slots, options = self._order.live_slots(state), []
+        in_tree = slots & self._tree.within(self._tree.root)
+        if in_tree.bit_count() > MANY_NAMES:
+            options.append(self._among(_Among(state, extras, self._tree.root)))
+            slots &= ~in_tree
+        for slot in _indices(slots):
+            name = self._layout.name(self._table.slots[slot].name)
+            options.append(algebra.concat(name, self._rest(state, extras, slot)))
         by_cell: dict[int, list[tuple[Step, State]]] = {}
-        for step, after in self._order.steps(state):
-            if step.of_cell:
-                by_cell.setdefault(step.part, []).append((step, after))
-            else:
-                rest = algebra.concat(
-                    self._layout.value(step.choice.operand), self.ref(after, extras)
-                )
-                by_slot.setdefault(step.part, []).append(rest)
-        options = [
-            algebra.concat(self._layout.name(self._table.slots[slot].name), algebra.union(rests))
-            for slot, rests in by_slot.items()
-        ]
+        for step, after in self._order.cell_steps(state):
+            by_cell.setdefault(step.part, []).append((step, after))
         for cell, steps in by_cell.items():
             names = self._layout.names(self._table.cells[cell].names)
             if extras:
@@ -207,6 +246,40 @@ class _Members:
             behind = _Behind(tuple(steps), extras, written, is_pending=extras is None)
             options.append(algebra.concat(names, self._behind(behind)))
         return algebra.union(options)
+
+    def _rest(self, state: State, extras: Extras, slot: int) -> Expr:
+        """The value of a slot's member, and what may follow."""
+        algebra = self._algebra
+        return algebra.union(
+            algebra.concat(self._layout.value(step.choice.operand), self.ref(after, extras))
+            for step, after in self._order.slot_steps(state, slot)
+        )
+
+    def _valued(self, key: _Among, slot: int) -> Expr:
+        """What stands behind the name of a slot."""
+        rest = self._rest(key.state, key.extras, slot)
+        return self._algebra.concat(self._layout.colon, rest)
+
+    def _branches(self, key: _Among) -> Iterator[Expr]:
+        """The ways to go on in the names of a branch."""
+        algebra, live = self._algebra, self._order.live_slots(key.state)
+        for text, branch in self._tree.branches(key.branch):
+            slots = list(_indices(self._tree.within(branch) & live))
+            if len(slots) == 1:
+                whole = algebra.literal(self._tree.rest(key.branch, slots[0]))
+                yield algebra.concat(whole, self._valued(key, slots[0]))
+            elif slots:
+                below = self._among(key._replace(branch=branch))
+                yield algebra.concat(algebra.literal(text), below)
+
+    def _live_within(self, key: _Among) -> Iterator[int]:
+        """The slots of a branch that may come next; first that of a short way, if it is there."""
+        live = self._tree.within(key.branch) & self._order.live_slots(key.state)
+        best = self._order.finish(key.state)
+        if best is not None and not best[0].of_cell and live >> best[0].part & 1:
+            yield best[0].part
+            live ^= 1 << best[0].part
+        yield from _indices(live)
 
     def _behind(self, key: _Behind) -> Expr:
         return self._algebra.noting_ref(self, key, is_open=True, pending=not key.is_passable)
@@ -235,6 +308,8 @@ class _Members:
     def loosened(self, key: Hashable) -> Expr:
         if isinstance(key, _Behind):
             return self._behind(key._replace(extras=None, written=None))
+        if isinstance(key, _Among):
+            return self._among(key._replace(extras=None))
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         return self._between(key if key.state.is_first else key._replace(extras=None))
 
@@ -255,10 +330,16 @@ class _Members:
 
     def ways(self, key: Hashable) -> Iterator[Way]:
         algebra = self._algebra
+        algebra.budget.at = self._at
         if isinstance(key, _Behind):
             for step, after in sorted(key.steps, key=lambda step: self._order.missing(step[1])):
-                lead = algebra.concat(self._layout.colon, self._layout.value(step.choice.operand))
-                yield Way(lead, self._parts(self._order.way_out(after)), key.extras)
+                yield self._way(algebra.epsilon, step, after, key.extras)
+            return
+        if isinstance(key, _Among):
+            for slot in self._live_within(key):
+                rest = algebra.literal(self._tree.rest(key.branch, slot))
+                for step, after in self._order.slot_steps(key.state, slot):
+                    yield self._way(rest, step, after, key.extras)
             return
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         best = self._order.finish(key.state)
@@ -268,6 +349,12 @@ class _Members:
         for step, after in [best] if best else self._order.steps(key.state):
             members = [step, *self._order.way_out(after)]
             yield Way(algebra.epsilon, self._parts(members, is_begun=key.is_begun), key.extras)
+
+    def _way(self, lead: Expr, step: Step, after: State, extras: Extras) -> Way:
+        """The way whose first member's name ends with `lead`."""
+        value = self._layout.value(step.choice.operand)
+        lead = self._algebra.sequence([lead, self._layout.colon, value])
+        return Way(lead, self._parts(self._order.way_out(after)), extras)
 
     def _parts(self, members: list[Step], *, is_begun: bool = False) -> tuple[Part, ...]:
         """Members, one after another."""

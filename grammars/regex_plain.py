@@ -44,7 +44,11 @@ class Plain:
             found = algebra.full
         else:
             assert isinstance(tree, Loop), "a tree without look-around"
-            found = algebra.repeat(self.text(tree.body), tree.low, tree.high)
+            body = self.text(tree.body)
+            algebra.budget.at_column(tree.column)
+            found = algebra.repeat(body, tree.low, tree.high)
+            if algebra.budget.columns is not None and algebra.budget.at is not None:
+                algebra.places.setdefault(found, algebra.budget.at)
         self._known[tree] = found
         return found
 

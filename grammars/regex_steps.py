@@ -61,6 +61,8 @@ class Steps:
                 text = self._text_at(place(todo, before, Asked(asked.first)))
                 return [(meet(self._algebra, asked.rest, text), None)]
             tree = todo.tree
+            if isinstance(tree, Look | Loop):
+                self._algebra.budget.at_column(tree.column)
             if tree.facts.closed:
                 return self._taken(todo, before, asked)
             if isinstance(tree, Seq):

@@ -11,10 +11,11 @@ import random
 from collections import Counter
 
 from grammars.algebra import Algebra
-from grammars.completion import UNREACHABLE, Completions, Spelling
+from grammars.completion import Completions
 from grammars.derive import arms, step
 from grammars.errors import CompileBudgetError
 from grammars.expr import ALL_BYTES, Expr
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.vocabulary import Vocabulary
 
 EXTRA_BYTES = (0, 6, 16, 32, 64)

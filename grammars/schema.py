@@ -12,23 +12,26 @@ It must not know of keywords (that is `schema_reader`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from grammars.admission import Admission
 from grammars.algebra import Algebra
 from grammars.array_lowering import ArrayForm
 from grammars.assertions import FormatRules
+from grammars.budget import Budget, Limits, at_pointer
 from grammars.charset import Encoder, ascii_json_text, json_text, utf8
+from grammars.contradiction import core, told
 from grammars.derive import has_string
 from grammars.equal_texts import EqualTexts
-from grammars.errors import EmptyLanguageError
+from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
 from grammars.expr import Expr, Repeat
 from grammars.json_values import JsonValue, Number, is_text, number_spellings
 from grammars.number_lowering import lower_number
 from grammars.object_lowering import ObjectForm
 from grammars.schema_reader import SchemaReader, SelfReferenceError
 from grammars.shapes import (
+    ANYTHING,
     ArrayShape,
     BooleanShape,
     GivenShape,
@@ -39,6 +42,7 @@ from grammars.shapes import (
     Shape,
     Shapes,
     StringShape,
+    both,
     place_of,
     without_formats,
 )
@@ -46,6 +50,9 @@ from grammars.string_lowering import Strings
 from grammars.survey import Form, Survey
 
 WHITE = frozenset(b" \t\n\r")
+
+CORE_LIMITS = Limits(max_steps=200_000, max_seconds=2.0, max_bytes=128 << 20)
+"""What it may cost to find out which keywords contradict each other."""
 
 
 class Style(NamedTuple):
@@ -87,9 +94,44 @@ def lower_schema(
     try:
         found = lowering.bare() if source.of_type else None
         return lowering.document() if found is None else found
+    except EmptyLanguageError as error:
+        raise _explained(error, algebra, source, style) from None
     finally:
         if schemas is not None:
             schemas.update(lowering.reader.found)
+
+
+def _explained(
+    error: EmptyLanguageError, algebra: Algebra, source: SchemaSource, style: Style
+) -> EmptyLanguageError:
+    """The error with the keywords that contradict each other, where they are found soon."""
+    budget = Budget(*CORE_LIMITS)
+
+    def is_empty(document: JsonValue) -> bool:
+        tried = Algebra(algebra.alphabet, budget=budget)
+        try:
+            _SchemaLowering(tried, replace(source, document=document), style).document()
+        except EmptyLanguageError:
+            return True
+        except CompileBudgetError:
+            raise
+        except GrammarError:
+            return False  # what is left of a schema may be malformed, or refused
+        return False
+
+    try:
+        keywords = core(source.document, is_empty, str(error.position or ""))
+    except (CompileBudgetError, RecursionError):
+        return error  # the place alone is known
+    if not keywords:
+        return error
+    at = f"no value satisfies the schema at {error.position or '/'}"
+    return EmptyLanguageError(
+        f"{at}: {told(source.document, keywords)} contradict each other; loosen one of them"
+        if len(keywords) > 1
+        else f"{at}, because of {told(source.document, keywords)}; loosen it",
+        error.position,
+    )
 
 
 class _SchemaLowering:
@@ -205,7 +247,7 @@ class _SchemaLowering:
         forms: list[Form] = []
         for shape in self.shapes(operand):
             if isinstance(shape, ArrayShape):
-                forms.append(ArrayForm(shape, self, self._survey.weigh))
+                forms.append(ArrayForm(shape, self, self._survey.weigh, place_of(operand)))
             elif isinstance(shape, ObjectShape):
                 forms.append(ObjectForm(shape, self, self._survey.weigh, place_of(operand)))
             else:
@@ -254,10 +296,17 @@ class _SchemaLowering:
             given = dict(shape.properties)
             if shape.max_members is not None and len(shape.required) > shape.max_members:
                 return True
-            needed = [given[name] for name in shape.required if name in given]
+            needed = [self._member(shape, n, given.get(n, ANYTHING)) for n in shape.required]
             needed.sort(key=self.reader.leads_on)  # most often, a constant tells objects apart
             return any(map(self._has_none, needed))
         return self.scalar(shape) is self.algebra.empty
+
+    def _member(self, shape: ObjectShape, name: str, given: Operand) -> Operand:
+        """What the member of a name has: what is given for it, and by rules of names."""
+        for rule in shape.rules:
+            if not rule.saying and self.admission.is_in(name, rule.names):
+                given = both(given, rule.operand)
+        return given
 
     def _has_none(self, operand: Operand) -> bool:
         """Whether it is certain that no value has `operand`."""
@@ -310,6 +359,7 @@ class _Values:
     def unfold(self, key: Hashable) -> Expr:
         operand = _operand(key)
         if operand not in self._whole:
+            self._lowering.algebra.budget.at = at_pointer(place_of(operand))
             forms = self._survey.forms(operand)
             assert forms, "only operands that have a value are written"
             self._whole[operand] = self._lowering.algebra.union(form.lower() for form in forms)
@@ -318,6 +368,7 @@ class _Values:
     def least(self, key: Hashable) -> Expr:
         operand = _operand(key)
         if operand not in self._least:
+            self._lowering.algebra.budget.at = at_pointer(place_of(operand))
             self._least[operand] = self._survey.least(operand).lower()
         return self._least[operand]
 

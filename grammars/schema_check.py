@@ -122,7 +122,7 @@ def _first_error(
     """Why a document is refused. `schemas` learns those that were read, as they were at first."""
     seen: dict[str, JsonValue] = {}
     try:
-        with too_deep_is_over_budget():
+        with too_deep_is_over_budget(budget):
             lower_schema(Algebra(budget=budget), source, style, schemas=seen)
     except GrammarError as error:
         return error

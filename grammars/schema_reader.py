@@ -16,7 +16,8 @@ from itertools import combinations
 from grammars import keywords
 from grammars.alternatives import Alternatives, united
 from grammars.assertions import FormatRules, without
-from grammars.budget import Budget
+from grammars.branches import merged
+from grammars.budget import Budget, at_pointer
 from grammars.errors import GrammarError, UnsupportedError
 from grammars.given_values import given, other_than
 from grammars.json_values import JsonValue
@@ -81,8 +82,14 @@ class SchemaReader:
     ) -> None:
         found = SchemaDocument(document, resources)
         self.dialect = found.dialect
+        self._budget = budget
         self._parts = SchemaParts(found, budget, formats)
-        self._alternatives = Alternatives(budget, admits=admits, is_void=is_void)
+        self._alternatives = Alternatives(
+            budget,
+            admits=admits,
+            is_void=is_void,
+            knows_const="const" not in found.dialect.unknown,
+        )
         self._admits = admits
         self._read: dict[tuple[Spot, Track], Shapes] = {}
         self._met: dict[Operand, Shapes] = {}
@@ -150,9 +157,11 @@ class SchemaReader:
                 key[0].place,
             )
         self._open.append(key)
+        before, self._budget.at = self._budget.at, at_pointer(key[0].place)
         try:
             yield
         finally:
+            self._budget.at = before
             self._open.pop()
 
     def _asked_of(self, operand: Operand, track: Track = Track.NOTHING) -> Shapes:
@@ -223,7 +232,7 @@ class SchemaReader:
         for keyword in ("unevaluatedItems", "unevaluatedProperties"):
             if keyword in schema:
                 found += self._unclosed(spot, keyword)
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(merged(found)))
 
     # -- keywords that combine schemas -------------------------------------------------------
 

@@ -68,7 +68,11 @@ def both(left: Operand, right: Operand) -> Operand:
     """What holds where both hold."""
     if not left or not right:
         return left or right
-    return left + tuple(term for term in right if term not in left)
+    added = tuple(term for term in right if term not in left)
+    for term in added:
+        if isinstance(term, Spot) and replace(term, negated=not term.negated) in left:
+            return NOTHING  # asked for and refused
+    return left + added
 
 
 def place_of(operand: Operand) -> str:

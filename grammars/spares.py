@@ -16,14 +16,13 @@ from grammars.algebra import Algebra
 from grammars.derive import arms, step
 from grammars.expr import Expr, Union
 from grammars.noting import loosened
+from grammars.spelling import COMMON
 
 MAX_SAME = 24
 """Texts in a row that equal earlier ones: then the search begins anew without all of these."""
 
 BYTES_PER_TEXT = 400
 """What a text takes with what is still to be looked at."""
-
-_COMMON = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 class Spare(NamedTuple):
@@ -136,7 +135,7 @@ class Spares:
 
 def _members(mask: int) -> bytes:
     """The bytes of a set, letters and digits first."""
-    common, others = mask & _COMMON, mask & ~_COMMON
+    common, others = mask & COMMON, mask & ~COMMON
     return _listed(common) + _listed(others)
 
 

@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from grammars.budget import Budget
+from grammars.budget import Budget, at_pointer
 from grammars.expr import Expr
-from grammars.shapes import Operand, place_of
+from grammars.shapes import NOTHING, Operand, place_of
 
 
 class Form(Protocol):
@@ -78,6 +78,7 @@ class Survey:
         self._users.setdefault(root, [])
         while pending:
             operand = pending.pop()
+            self._budget.at = at_pointer(place_of(operand))
             self._budget.spend()
             self._forms[operand] = self._forms_of(operand)
             for form in self._forms[operand]:
@@ -96,6 +97,7 @@ class Survey:
         while waiting:
             operand = waiting.popleft()
             is_waiting.discard(operand)
+            self._budget.at = at_pointer(place_of(operand))
             self._budget.spend()
             size = min((form.weight() for form in self._forms[operand]), default=math.inf)
             if size < self.weigh(operand):
@@ -112,6 +114,10 @@ class Survey:
         while here not in seen:
             seen.add(here)
             parts = (part for form in self._forms[here] for part in form.blame())
-            dead = (p for p in parts if p in self._forms and self.weigh(p) == math.inf)
+            dead = (
+                part
+                for part in parts
+                if part in self._forms and part != NOTHING and self.weigh(part) == math.inf
+            )
             here = next(dead, here)
         return place_of(here)
