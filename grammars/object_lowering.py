@@ -9,7 +9,7 @@ import json
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
-from grammars.array_lowering import Layout, Weigh
+from grammars.array_lowering import MAX_VALUES, Layout, Sizes
 from grammars.budget import At, at_pointer
 from grammars.expr import ALL_BYTES, Expr, Part, Way
 from grammars.few_texts import few_texts
@@ -18,6 +18,7 @@ from grammars.member_state import State, Step
 from grammars.member_table import MemberTable
 from grammars.name_tree import Branch, NameTree
 from grammars.shapes import ObjectShape, Operand, StringShape
+from grammars.survey import FewValues
 
 MAX_FEW = 64
 """Names of a cell that are slots of their own: so few may all be used."""
@@ -41,9 +42,11 @@ class ObjectForm:
     """The objects of one shape, which is asked for at `pointer`."""
 
     def __init__(
-        self, shape: ObjectShape, layout: ObjectLayout, weigh: Weigh, pointer: str
+        self, shape: ObjectShape, layout: ObjectLayout, sizes: Sizes, pointer: str
     ) -> None:
         self._layout = layout
+        self._sizes = sizes
+        self._with_extras = _with_extras(shape, layout)
         self._at = at_pointer(pointer)
         self._table = MemberTable(
             shape,
@@ -55,8 +58,8 @@ class ObjectForm:
         )
         self._order = MemberOrder(
             self._table,
-            Limits(layout.any_order, _with_extras(shape, layout)),
-            weigh,
+            Limits(layout.any_order, self._with_extras),
+            sizes.weigh,
             layout.algebra.budget,
         )
         self._lowered: Expr | None = None
@@ -71,6 +74,28 @@ class ObjectForm:
     def weight(self) -> float:
         """The size of the smallest of the objects, infinite where there is none."""
         return self._order.weight()
+
+    def few_values(self) -> FewValues:
+        """All that the objects may be, where they are few."""
+        few, shape = self._sizes.few_values, self._table.shape
+        if shape.max_members == 0:
+            return frozenset([frozenset()])
+        for cell in self._table.cells if self._with_extras else ():
+            if any(few(choice.operand) != frozenset() for choice in cell.choices):
+                return None
+        rows: list[frozenset[Hashable]] = [frozenset()]
+        for slot in self._table.slots:
+            if slot.is_extra and not self._with_extras:
+                continue
+            before = [] if slot.name in shape.required else rows
+            members: set[Hashable] = set()
+            for choice in slot.choices:
+                values = few(choice.operand)
+                if values is None or len(rows) * len(members | values) > MAX_VALUES:
+                    return None
+                members |= values
+            rows = before + [row | {(slot.name, value)} for row in rows for value in members]
+        return frozenset(row for row in rows if len(row) >= shape.min_members)
 
     def blame(self) -> Iterator[Operand]:
         """What it needs, in order."""
