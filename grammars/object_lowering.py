@@ -13,7 +13,7 @@ from grammars.array_lowering import MAX_VALUES, Layout, Sizes
 from grammars.budget import At, at_pointer
 from grammars.expr import ALL_BYTES, Expr, Part, Way
 from grammars.few_texts import few_texts
-from grammars.member_order import Limits, MemberOrder
+from grammars.member_order import SLOTS_PER_STEP, Limits, MemberOrder
 from grammars.member_state import State, Step
 from grammars.member_table import MemberTable
 from grammars.name_tree import Branch, NameTree
@@ -184,6 +184,7 @@ class _Members:
         self._layout = layout
         self._algebra = layout.algebra
         self._remembers = order.has_cells
+        self._made: dict[tuple[bool, int, Operand, bool], Part] = {}
         self._tree = NameTree((slot.name, index) for index, slot in enumerate(order.table.slots))
 
     def ref(self, state: State, extras: Extras) -> Expr:
@@ -383,16 +384,23 @@ class _Members:
 
     def _parts(self, members: list[Step], *, is_begun: bool = False) -> tuple[Part, ...]:
         """Members, one after another."""
-        algebra, layout = self._algebra, self._layout
-        parts: list[Part] = []
-        for member in members:
+        self._algebra.budget.spend(len(members) // SLOTS_PER_STEP)
+        is_first = [is_begun, *[False] * len(members)]
+        return tuple(map(self._part, members, is_first))
+
+    def _part(self, member: Step, is_first: bool) -> Part:
+        """A member, behind its comma unless it `is_first`."""
+        key = (member.of_cell, member.part, member.choice.operand, is_first)
+        if key not in self._made:
+            algebra, layout = self._algebra, self._layout
             algebra.budget.spend()
-            lead = algebra.epsilon if is_begun and not parts else layout.comma
+            lead = algebra.epsilon if is_first else layout.comma
             value = layout.value(member.choice.operand)
             if member.of_cell:
                 names = layout.names(self._table.cells[member.part].names)
-                parts.append(Part(lead, names, algebra.concat(layout.colon, value)))
+                self._made[key] = Part(lead, names, algebra.concat(layout.colon, value))
             else:
                 name = layout.name(self._table.slots[member.part].name)
-                parts.append(Part(algebra.sequence([lead, name, value]), None, algebra.epsilon))
-        return tuple(parts)
+                whole = algebra.sequence([lead, name, value])
+                self._made[key] = Part(whole, None, algebra.epsilon)
+        return self._made[key]
