@@ -248,8 +248,6 @@ class Completions:
         """The same, where nothing else is to be asked for; None where there is."""
         if node.nullable or tail.cost >= UNREACHABLE:
             return tail
-        if isinstance(node, Literal):
-            return self._speller.bytes(node.data, tail)
         found = self._before.get((node, tail))
         if found is None:
             self.algebra.budget.spend(1, 4 * BYTES_PER_CELL)
@@ -258,16 +256,15 @@ class Completions:
     def _choose(self, node: Expr, tail: Spelling) -> Choosing:
         """The witness in front of `tail`; yields the pairs of which it needs the same."""
         speller = self._speller
+        if isinstance(node, Literal):  # kept, too: what comes before it is kept by its spelling
+            return speller.bytes(node.data, tail)
         if isinstance(node, ByteSet):
             likely = speller.likely(node.mask, TRIED_BYTES)
             return speller.cheapest([speller.byte(byte, tail) for byte in likely])
         if isinstance(node, Concat):
             return (yield from self._in_front(node, tail))
         if isinstance(node, Union):
-            cheapest = speller.nowhere
-            for option in node.options:
-                cheapest = speller.cheapest([cheapest, (yield option, tail)])
-            return cheapest
+            return (yield from self._any_of(node, tail))
         if isinstance(node, Repeat):
             return (yield from self._repeated(node, tail))
         if isinstance(node, Words):
@@ -287,6 +284,20 @@ class Completions:
             return speller.fenced((yield kept, tail), SLACK, is_sure=False)
         found = self.witness(node)
         return speller.nowhere if found is None else speller.bytes(found, tail)
+
+    def _any_of(self, node: Union, tail: Spelling) -> Choosing:
+        """The cheapest of some alternatives. Of the spellings of a character, single bytes come
+        first: the others are many, and hardly ever cheaper.
+        """
+        for option in node.options:
+            if isinstance(option, ByteSet) and option.mask.bit_count() > TRIED_BYTES:
+                found = yield option, tail
+                if found.cost <= tail.cost + 1:
+                    return found
+        cheapest = self._speller.nowhere
+        for option in node.options:
+            cheapest = self._speller.cheapest([cheapest, (yield option, tail)])
+        return cheapest
 
     def _in_front(self, node: Expr, tail: Spelling) -> Choosing:
         """The witnesses of a chain, from its end on; a loop, since a literal may be a long one."""
@@ -309,6 +320,16 @@ class Completions:
             before = yield node.body, rounds[-1]
             rounds.append(before)
         return rounds[node.low]
+
+    def cost_of_run(self, begun: Expr, body: Expr, low: int, tail: Spelling) -> int:
+        """The cost of `begun . body{low,}` and `tail`, which need not be made for it."""
+        if tail.cost < UNREACHABLE and low:
+            rounds = self._rounds.setdefault((body, tail), [tail])
+            while len(rounds) <= low:
+                self.algebra.budget.spend()
+                rounds.append(self._prepend(body, rounds[-1]))
+            tail = rounds[low]
+        return self._prepend(begun, tail).cost
 
     # -- searching -----------------------------------------------------------------------------
 

@@ -15,13 +15,14 @@ from typing import Protocol
 import numpy as np
 
 from grammars.algebra import Algebra
+from grammars.charset import ANY, json_text
 from grammars.clamp import clamp
 from grammars.completion import Completions
 from grammars.derive import walk
 from grammars.expr import NEAR, Expr
-from grammars.loop_walks import LoopWalks
-from grammars.masks import BYTES_PER_MASK, BandMask, Mask, compute_band
+from grammars.masks import BYTES_PER_MASK, BandMask, Mask, MaskPart, compute_band, compute_parts
 from grammars.noting import loosened
+from grammars.prelude import prelude
 from grammars.relax import relax
 from grammars.row_table import RowTable
 from grammars.spelling import UNREACHABLE, Spelling
@@ -90,9 +91,19 @@ class MaskStore:
             vocabulary.num_words, max_rows=max_bytes // (BYTES_PER_MASK + 4 * vocabulary.num_words)
         )
         self._states = StateTable()
-        self._loops = LoopWalks()
-        self._walks = TrieWalks(self._states, self._loops)
+        self._walks = TrieWalks(self._states)
         self._lock = Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes what all masks need, and those of JSON strings: here, and not while a row waits."""
+        alphabet = self.vocabulary.alphabet
+        algebra = Algebra(alphabet, prelude=prelude(alphabet))
+        quote = algebra.literal(b'"')
+        inside = algebra.repeat(json_text(algebra, ANY), 0, None)
+        completions = Completions(algebra, self.vocabulary)
+        for begun in (quote, algebra.epsilon):
+            self.mask(algebra.sequence([begun, inside, quote]), completions)
 
     def known(self, node: Expr) -> Mask | None:
         """The mask of a state, if it is known already."""
@@ -162,10 +173,11 @@ class MaskStore:
         """
         algebra = completions.algebra
         node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
-        trie = next(trie for trie in self.vocabulary.bands if len(data) <= trie.longest)
-        with self._deriving(completions):
-            source, _ = self._band(clamp(algebra, node, trie.longest), trie)
-        return completions.spelling(walk(algebra, source, data))
+        if _counts_apart(algebra, node):
+            trie = next(trie for trie in self.vocabulary.bands if len(data) <= trie.longest)
+            with self._deriving(completions):
+                node, _ = self._band(clamp(algebra, node, trie.longest), trie)
+        return completions.spelling(walk(algebra, node, data))
 
     def successors(self, node: Expr, completions: Completions) -> tuple[list[Expr], Int32]:
         """The states that tokens lead to from `node`, and for each token of the vocabulary's trie
@@ -173,9 +185,7 @@ class MaskStore:
         """
         trie = self.vocabulary.trie
         with self._deriving(completions):
-            possible, after = self._walks.after_tokens(node, trie)
-            reached = np.zeros(len(trie.token_ids), dtype=np.int32)
-            reached[possible] = after
+            reached = self._walks.states_after_tokens(node, trie)
             found = np.bincount(reached, minlength=len(self._states))
             found[DEAD] = 0
             ids = found.nonzero()[0]
@@ -193,18 +203,19 @@ class MaskStore:
             held = states.held_bytes(beside=completions)
             if states.num_known > MAX_KEPT_STATES or held > MAX_HELD_BYTES:
                 states.clear()
-                self._loops.forget_ids()
+                self._walks.forget_ids()
             self._states.derive_with(completions)
             yield
 
-    def _bands(self, node: Expr, algebra: Algebra) -> list[BandMask]:
-        """The parts of a mask. Where no counter is near its end, all tokens are one band."""
+    def _bands(self, node: Expr, algebra: Algebra) -> list[MaskPart]:
+        """The parts of a mask. Where no counter stands inside of an intersection, all tokens are
+        walked together.
+        """
+        if not _counts_apart(algebra, node):
+            trie = self.vocabulary.trie
+            return compute_parts(node, trie, states=self._states, walks=self._walks)
         bands = self.vocabulary.bands
-        clamped = [clamp(algebra, node, trie.longest) for trie in bands]
-        is_same = all(key is node for key in clamped)
-        if is_same and relax(algebra, node)[0] is node:
-            return [self._compute(node, self.vocabulary.trie)]
-        return [self._band(key, trie)[1] for key, trie in zip(clamped, bands, strict=True)]
+        return [self._band(clamp(algebra, node, trie.longest), trie)[1] for trie in bands]
 
     def _band(self, node: Expr, trie: Trie) -> tuple[Expr, BandMask]:
         """One band's part, shared by all states that its tokens cannot tell apart; and the one it
@@ -220,13 +231,15 @@ class MaskStore:
                 return relaxed, shared
         return node, self._exact_band(node, trie)
 
-    def _compute(self, node: Expr, trie: Trie) -> BandMask:
-        return compute_band(node, trie, states=self._states, walks=self._walks)
-
     def _exact_band(self, node: Expr, trie: Trie) -> BandMask:
         found = self._cache.get((node.serial, trie))
         if isinstance(found, BandMask):
             return found
-        made = self._compute(node, trie)
+        made = compute_band(node, trie, states=self._states, walks=self._walks)
         self._cache.put((node.serial, trie), made)
         return made
+
+
+def _counts_apart(algebra: Algebra, node: Expr) -> bool:
+    """Whether a far bound stands inside of an intersection, so that each band has its own."""
+    return relax(algebra, node)[0] is not node

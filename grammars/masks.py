@@ -11,12 +11,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from grammars.completion import Completions
 from grammars.expr import Expr
 from grammars.row_table import RowTable
 from grammars.spelling import UNREACHABLE
 from grammars.states import StateTable
 from grammars.trie import Int32, Trie
-from grammars.trie_walk import TrieWalks
+from grammars.trie_walk import Reached, Run, TrieWalks
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
 
 UNSURE = UNREACHABLE + 1
@@ -76,6 +77,45 @@ def _compact(numbers: NDArray[np.integer], highest: int) -> NDArray[np.integer]:
     return numbers.astype(np.uint16 if highest < 1 << 16 else np.uint32)
 
 
+class RunMask:
+    """The tokens that stay inside of a run, where the whole vocabulary is tried: as a `BandMask`,
+    but all runs of one x have the same lists.
+    """
+
+    __slots__ = ("_costs", "_walk", "dearest", "row")
+
+    unsure: tuple[int, ...] = ()
+    crossing: tuple[int, ...] = ()
+
+    def __init__(self, run: Run, completions: Completions) -> None:
+        loop, walk = run.loop, run.walk
+        self._walk = walk
+        self._costs = loop.costs(completions, walk.whole_codes)
+        possible = self._costs < UNREACHABLE
+        self.dearest = int(self._costs.max(initial=-1, where=possible))
+        self.row = self._row(possible, completions.vocabulary)
+
+    def _row(self, possible: NDArray[np.bool_], vocabulary: Vocabulary) -> Int32:
+        """The row of the codes that are possible: one of a few."""
+        key = possible.tobytes()
+        found = self._walk.rows.get(key)
+        if found is None:
+            found = vocabulary.pack(self._walk.whole_ids[possible[self._walk.whole.codes]])
+            self._walk.rows[key] = found
+        return found
+
+    @property
+    def num_bytes(self) -> int:
+        """What it keeps in memory that others do not, about."""
+        return BYTES_PER_MASK + self._costs.nbytes
+
+    def affordable(self, cost: int) -> NDArray[np.integer]:
+        """The ids of the tokens after which finishing costs at most `cost`."""
+        return self._walk.whole_ids[(self._costs <= cost)[self._walk.whole.codes]]
+
+
+MaskPart = BandMask | RunMask
+
 MAX_KEPT_IDS = 1_024
 """Allowed tokens that are kept as a list beside their bits: 4 KiB. More are no sparse set."""
 
@@ -103,7 +143,7 @@ class Mask:
 
     def __init__(
         self,
-        bands: Sequence[BandMask],
+        bands: Sequence[MaskPart],
         vocabulary: Vocabulary,
         *,
         is_complete: bool,
@@ -165,14 +205,28 @@ class Mask:
 
 def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
+    return _listed(node, walks.after_tokens(node, trie), trie, states)
+
+
+def compute_parts(
+    node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks
+) -> list[MaskPart]:
+    """The same as parts: where the state is a run, what stays inside of it is one of them."""
+    reached = walks.after_tokens(node, trie)
+    if not reached.whole:
+        return [_listed(node, reached, trie, states)]
+    run = RunMask(reached.runs[0], states.completions)
+    others = reached._replace(runs=reached.runs[1:])
+    return [run, _listed(node, others, trie, states)]
+
+
+def _listed(node: Expr, reached: Reached, trie: Trie, states: StateTable) -> BandMask:
+    """All that is reached from `node`, with the cost of finishing after each token."""
     completions = states.completions
-    vocabulary = completions.vocabulary
-    allowed, reached = walks.after_tokens(node, trie)
-    token_ids = trie.token_ids[allowed]
     cost_of = np.zeros(len(states), dtype=np.int32)
     is_crossing = np.zeros(len(states), dtype=bool)
     stretch = 0
-    for state_id in np.bincount(reached, minlength=len(states)).nonzero()[0].tolist():
+    for state_id in np.bincount(reached.states, minlength=1).nonzero()[0].tolist():
         if state_id in states.unsure:
             cost_of[state_id] = UNSURE
             continue
@@ -180,17 +234,25 @@ def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks
         cost_of[state_id] = completions.cost(following)
         is_crossing[state_id] = following.pending and not node.pending
         stretch = max(stretch, completions.stretch(following))
-    costs = cost_of[reached]
-    unsure = tuple(token_ids[costs == UNSURE].tolist())
-    crossing = tuple(token_ids[is_crossing[reached]].tolist())
-    possible = costs < UNREACHABLE
+    tokens, costs = [reached.tokens], [cost_of[reached.states]]
+    crossing = [is_crossing[reached.states]]
+    for loop, walk, inside, codes in reached.runs:
+        tokens.append(inside)
+        costs.append(loop.costs(completions, walk.present(codes))[codes])
+        crossing.append(np.full(len(inside), loop.tail.pending and not node.pending))
+        stretch = max(stretch, completions.stretch(loop.tail))
+    token_ids = trie.token_ids[np.concatenate(tokens)]
+    all_costs = np.concatenate(costs)
+    possible = all_costs < UNREACHABLE
+    unsure = token_ids[all_costs == UNSURE]
+    crossing_ids = token_ids[np.concatenate(crossing) & possible]
     if not possible.all():
-        token_ids, costs = token_ids[possible], costs[possible]
+        token_ids, all_costs = token_ids[possible], all_costs[possible]
     return BandMask(
-        row=vocabulary.pack(token_ids),
+        row=completions.vocabulary.pack(token_ids),
         token_ids=token_ids,
-        costs=costs,
+        costs=all_costs,
         stretch=stretch,
-        unsure=unsure,
-        crossing=crossing,
+        unsure=tuple(unsure.tolist()),
+        crossing=tuple(crossing_ids.tolist()),
     )

@@ -107,6 +107,17 @@ def is_decided_by_notes(node: Expr) -> bool:
     return node.pending or (node.notes and not node.plain)
 
 
+def has_ref(node: Expr) -> bool:
+    """Whether a reference stands in it."""
+    if isinstance(node, Concat):
+        return has_ref(node.head) or has_ref(node.tail)
+    if isinstance(node, Union | Intersection):
+        return any(map(has_ref, node.options))
+    if isinstance(node, Repeat | Complement):
+        return has_ref(node.body)
+    return isinstance(node, Ref)
+
+
 def has_room(node: Expr, depth: int = DEPTH) -> bool:
     """Whether a part can go on in very many ways from here: a wide repetition stands in front of
     what cannot be passed. References are followed `depth` deep.

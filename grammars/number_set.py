@@ -110,6 +110,9 @@ class NumberSet:
         if wanted is None or not self._count(first, last, step):
             return None
         low, high = wanted
+        nearest = -(-low // step) * step
+        if nearest <= high and self._count(nearest, nearest, step):
+            return nearest
         while low < high:  # the count up to a mark grows with it
             middle = (low + high) // 2
             if self._count(first, middle, step):

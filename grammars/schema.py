@@ -152,6 +152,7 @@ class _SchemaLowering:
         encode: Encoder = ascii_json_text if style.ascii_only else json_text
         self._strings = Strings(algebra, encode)
         self._names: dict[str, Expr] = {}
+        self._numbers: dict[NumberShape, Expr] = {}
         self._voids: dict[Shape, bool] = {}
         self.admission = Admission(self._strings, self.shapes)
         self.reader = SchemaReader(
@@ -262,7 +263,10 @@ class _SchemaLowering:
         if isinstance(shape, BooleanShape):
             return algebra.words(b"true" if value else b"false" for value in shape.values)
         if isinstance(shape, NumberShape):
-            return lower_number(algebra, shape, point_zero=self._point_zero)
+            if shape not in self._numbers:
+                lowered = lower_number(algebra, shape, point_zero=self._point_zero)
+                self._numbers[shape] = lowered
+            return self._numbers[shape]
         if isinstance(shape, StringShape):
             return self._strings.lower(shape)
         assert isinstance(shape, GivenShape), "arrays and objects have forms of their own"

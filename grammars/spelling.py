@@ -39,12 +39,16 @@ class Spelling:
     def __init__(self, byte: int, rest: Spelling | None) -> None:
         self.byte = byte
         self.rest = rest
-        self.length: int = rest.length + 1 if rest is not None else 0
         self.cost = 0
         self.token = -1
         self.after: Spelling | None = None
         self.is_fenced = False
-        self.is_sure: bool = rest is None or rest.is_sure
+        self.length: int
+        self.is_sure: bool
+        if rest is None:
+            self.length, self.is_sure = 0, True
+        else:
+            self.length, self.is_sure = rest.length + 1, rest.is_sure
 
     def tokens(self) -> Iterator[int]:
         """The ids of the fewest tokens that write it."""
@@ -95,16 +99,16 @@ class Speller:
     def byte(self, byte: int, tail: Spelling) -> Spelling:
         """One byte in front: the best token that starts with it, and what it leaves."""
         cell = Spelling(byte, tail)
-        cell.cost = UNREACHABLE
+        best = UNREACHABLE - 1
         child, token_at = self._vocabulary.child, self._vocabulary.token_at
-        node = child.get(byte)
-        after: Spelling | None = tail
-        while node is not None and after is not None:
-            if token_at[node] >= 0 and after.cost + 1 < cell.cost:
-                cell.cost, cell.token, cell.after = after.cost + 1, token_at[node], after
-            goes_on = after.rest is not None and not after.is_fenced
-            node = child.get(node * 256 + after.byte) if goes_on else None
-            after = after.rest
+        node, after = child.get(byte), tail
+        while node is not None:
+            if after.cost < best and token_at[node] >= 0:
+                best, cell.token, cell.after = after.cost, token_at[node], after
+            if after.rest is None or after.is_fenced:
+                break
+            node, after = child.get(node * 256 + after.byte), after.rest
+        cell.cost = best + 1
         return cell
 
     def fenced(self, tail: Spelling, slack: int, *, is_sure: bool = True) -> Spelling:

@@ -105,7 +105,7 @@ class StateTable:
         self._reserve()
         missing = state_ids[~self.filled[state_ids]]
         if len(missing):
-            for state_id in np.unique(missing).tolist():
+            for state_id in np.bincount(missing).nonzero()[0].tolist():
                 self._fill(state_id)
 
     def _fill(self, state_id: int) -> None:
@@ -114,7 +114,7 @@ class StateTable:
         self._reserve()
         row = self.table[state_id]
         for mask, successor in successors:
-            row[_members(mask)] = successor
+            row[members(mask)] = successor
         self.filled[state_id] = True
 
     def _reserve(self) -> None:
@@ -127,7 +127,7 @@ class StateTable:
 
 
 @lru_cache(maxsize=4096)
-def _members(mask: int) -> NDArray[np.intp]:
+def members(mask: int) -> NDArray[np.intp]:
     """The bytes of a set, as indices."""
     bits = np.frombuffer(mask.to_bytes(32, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(bits, bitorder="little"))

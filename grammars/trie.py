@@ -13,6 +13,18 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 
+SPARSE = 8
+"""The tokens of more than this part of all nodes are found by a look at each token."""
+
+
+def ranges(first: NDArray[np.integer], last: NDArray[np.integer]) -> NDArray[np.intp]:
+    """The numbers of all ranges `first[i]..last[i] - 1`, one range after another."""
+    number = last - first
+    ends = number.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    found: NDArray[np.intp] = (first - (ends - number)).repeat(number) + np.arange(total)
+    return found
+
 
 class Trie:
     """The prefixes of `texts` (one or more, none of them empty); `texts[i]` is written by
@@ -28,7 +40,9 @@ class Trie:
         self.longest = max(map(len, texts))
         """The most bytes that one token writes."""
         order = sorted(range(len(texts)), key=texts.__getitem__)
-        self._build([texts[index] for index in order], np.array(order))
+        self.in_order: NDArray[np.intp] = np.array(order, dtype=np.intp)
+        """The tokens, as indices, sorted by what they write: those below a node are neighbours."""
+        self._build([texts[index] for index in order], self.in_order)
 
     def _build(self, texts: list[bytes], order: NDArray[np.integer]) -> None:
         """One level at a time: sorted texts with a common prefix are neighbours."""
@@ -66,25 +80,57 @@ class Trie:
         return self.first_child.tolist(), self.num_children.tolist(), self.edge_byte.tolist()
 
     @cached_property
-    def _tokens_by_node(self) -> tuple[NDArray[np.intp], Int32, Int32]:
-        """The tokens in the order of their nodes; where those of each node begin; their number."""
-        counts = np.bincount(self.token_node, minlength=self.num_nodes).astype(np.int32)
-        first = (np.cumsum(counts) - counts).astype(np.int32)
-        return np.argsort(self.token_node, kind="stable"), first, counts
+    def num_at(self) -> NDArray[np.intp]:
+        """The number of tokens that end at each node. # [num_nodes]"""
+        return np.bincount(self.token_node, minlength=self.num_nodes)
+
+    @cached_property
+    def node_in_order(self) -> NDArray[np.intp]:
+        """The node where each token ends, in the order of `in_order`."""
+        return self.token_node[self.in_order].astype(np.intp)
+
+    @cached_property
+    def _below(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """For each node, where in `in_order` the tokens begin and end that end there or below."""
+        size = self.num_at.copy()
+        for level in reversed(self.levels):
+            above = self.parent[level]
+            eldest = (np.diff(above, prepend=-1) != 0).nonzero()[0]
+            size[above[eldest]] += np.add.reduceat(size[level], eldest)
+        first = np.zeros(self.num_nodes, dtype=np.intp)
+        for level in self.levels:
+            above = self.parent[level]
+            before = size[level].cumsum() - size[level]  # neighbours of a level are in order
+            eldest = self.first_child[above] - level.start
+            first[level] = first[above] + self.num_at[above] + before - before[eldest]
+        return first, first + size
+
+    @property
+    def first_below(self) -> NDArray[np.intp]:
+        """Where in `in_order` the tokens begin that end at each node or below. # [num_nodes]"""
+        return self._below[0]
+
+    @property
+    def last_below(self) -> NDArray[np.intp]:
+        """Where in `in_order` they end. # [num_nodes]"""
+        return self._below[1]
 
     def tokens_at(
         self, nodes: NDArray[np.integer], states: Int32
     ) -> tuple[NDArray[np.intp], Int32]:
         """The tokens that end at any of `nodes`, as indices, and for each the state of its node."""
-        tokens, first, counts = self._tokens_by_node
-        number = counts[nodes]
-        ends = np.cumsum(number)
-        total = int(ends[-1]) if len(ends) else 0
-        places = (first[nodes] - (ends - number)).repeat(number) + np.arange(total)
-        return tokens[places], states.repeat(number)
+        if len(nodes) * SPARSE > self.num_nodes:
+            state_of = np.zeros(self.num_nodes, dtype=states.dtype)
+            state_of[nodes] = states + 1
+            reached = state_of[self.token_node]
+            tokens = reached.nonzero()[0]
+            return tokens, reached[tokens] - 1
+        number = self.num_at[nodes]
+        first = self.first_below[nodes]
+        return self.in_order[ranges(first, first + number)], states.repeat(number)
 
     @cached_property
-    def _levels(self) -> list[slice]:
+    def levels(self) -> list[slice]:
         """The nodes of each level below the root."""
         found = []
         first, last = 0, 1
@@ -92,23 +138,6 @@ class Trie:
             first, last = last, last + int(self.num_children[first:last].sum())
             found.append(slice(first, last))
         return found
-
-    def below(self, nodes: NDArray[np.integer]) -> NDArray[np.intp]:
-        """All nodes below any of `nodes`, which are not below each other."""
-        is_below = np.zeros(self.num_nodes, dtype=bool)
-        is_below[nodes] = True
-        for level in self._levels:
-            is_below[level] |= is_below[self.parent[level]]
-        is_below[nodes] = False
-        return is_below.nonzero()[0]
-
-    def text_of(self, node: int) -> bytes:
-        """The bytes that lead to a node."""
-        found = bytearray()
-        while node:
-            found.append(self.edge_byte.item(node))
-            node = self.parent.item(node)
-        return bytes(reversed(found))
 
     def child_of(self) -> dict[int, int]:
         """(node * 256 + byte) -> child, for walks in Python."""

@@ -4,10 +4,9 @@ A trie is walked level by level with numpy: a frontier of (trie node, state) pai
 all children at once, each child's state is gathered from the table of transitions, and the dead
 ones are dropped.
 
-A *loop* `x{m,n} . tail` whose x takes many bytes (the inside of a string, above all) reaches most
-of the trie, and mostly without leaving x{m,n}. That part is walked once for the head alone and kept
-(see `loop_walks`); wherever a walk comes upon the loop, what is kept is grafted on, and only what
-leaves the head is walked.
+A *run* (`x{m,n} . tail`, the inside of a string above all, see `char_walks`) reaches most of the
+trie, and mostly without leaving x{m,n}. So a walk ends wherever it comes upon one; what lies below
+is known already, and only what leaves the run is walked on.
 It must not know of masks and costs.
 """
 
@@ -18,223 +17,222 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.derive import arms
-from grammars.expr import Concat, Expr, Repeat
-from grammars.loop_walks import Inside, LoopWalks
-from grammars.states import DEAD, StateTable
-from grammars.trie import Int32, Trie
+from grammars.char_loops import CharLoop, CharLoops
+from grammars.char_walks import Below, CharWalk
+from grammars.expr import Expr
+from grammars.states import DEAD, StateTable, members
+from grammars.trie import Int32, Trie, ranges
 
-FEW = 4
+FEW = 16
 """A frontier this small is walked in Python: a round of numpy costs as much as a dozen nodes."""
 
-NO_FEW = 48
-"""So many are walked with numpy again."""
+NO_FEW = 64
+"""So many are walked with numpy again,"""
 
-WIDE = 64
-"""First bytes of a head that is walked apart from its tail; a narrow one reaches little."""
+MOST_FEW = 160
+"""and so are those that are left when so many were reached."""
 
-MANY = 24
-"""Places of one loop in a frontier from which on it is grafted: that costs a look at all nodes."""
+MANY = 256
+"""From so many on, the children of a frontier are found by a look at all nodes between the first
+and the last of them,"""
 
-Frontier = tuple[NDArray[np.integer], Int32]
+SPARSE = 4
+"""where these are not more than so many times as many."""
+
+Ids = NDArray[np.integer]
+
+Frontier = tuple[Ids, Int32]
 """Inner nodes of the trie, and the state after each."""
 
-
-class Loop(NamedTuple):
-    """A state whose head is walked apart, and what is reached inside of the head."""
-
-    node: Concat
-    inside: Inside
+Places = dict[int, list[Ids]]
+"""By state that is a run: the nodes at which it begins."""
 
 
-Touched = list[NDArray[np.integer]]
-"""Nodes that a walk has filled in."""
+class Run(NamedTuple):
+    """The tokens (indices into `trie.token_ids`) that stay inside of a run, and their codes: also
+    those for which it is too short.
+    """
 
-Grafts = dict[int, tuple[Loop, list[NDArray[np.integer]]]]
-"""By state: a loop, and the nodes at which it begins."""
+    loop: CharLoop
+    walk: CharWalk
+    tokens: Ids
+    codes: Int32
+
+
+class Reached(NamedTuple):
+    """The tokens that are possible, each once: as indices into `trie.token_ids`, with the state
+    after each; and those that end inside of runs. `whole`: the first run begins at the root.
+    """
+
+    tokens: Ids
+    states: Int32
+    runs: list[Run]
+    whole: bool
 
 
 class TrieWalks:
-    """Walks tries with the states of one table. `loops` keeps what loops reach."""
+    """Walks tries with the states of one table."""
 
-    def __init__(self, states: StateTable, loops: LoopWalks) -> None:
+    def __init__(self, states: StateTable) -> None:
         self._states = states
-        self._loops = loops
-        self._blanks: dict[Trie, Int32] = {}
+        self._loops = CharLoops()
+        self._known: dict[tuple[int, int], CharLoop | None] = {}
 
-    def after_tokens(self, node: Expr, trie: Trie) -> tuple[NDArray[np.intp], Int32]:
-        """The tokens that are possible, as indices into `trie.token_ids`, and the state after
-        each.
-        """
-        after = self._blank(trie)
-        touched: Touched = []
-        loop = self._loop(node, trie)
-        if loop is not None:
-            is_sparse = self._graft(after, trie, loop)
+    def forget_ids(self) -> None:
+        """The ids of states are no longer valid."""
+        self._known.clear()
+        self._loops.forget()
+
+    def after_tokens(self, node: Expr, trie: Trie) -> Reached:
+        """What the tokens of a trie lead to from a state."""
+        start = self._states.id_of(node)
+        found: list[Frontier] = []
+        runs: list[Run] = []
+        places: Places = {}
+        is_run = self._loop(start, trie) is not None
+        if is_run:
+            places[start] = [np.zeros(1, dtype=np.intp)]
         else:
-            start = np.full(1, self._states.id_of(node), dtype=np.int32)
-            is_sparse = self._extend(after, trie, (np.zeros(1, dtype=np.int32), start), touched)
-        if is_sparse:
-            nodes = np.concatenate(touched)
-            states = after[nodes]
-            after[nodes] = DEAD
-            return trie.tokens_at(nodes, states)
-        reached = after[trie.token_node]
-        after[:] = DEAD
-        possible = reached.nonzero()[0]
-        return possible, reached[possible]
+            frontier = np.zeros(1, dtype=np.intp), np.full(1, start, dtype=np.int32)
+            self._extend(trie, frontier, found, places)
+        while places:
+            begun, places = places, {}
+            for state_id, parts in begun.items():
+                loop = self._loop(state_id, trie)
+                assert loop is not None, "a place is noted where a run begins"
+                outside = self._enter(loop, trie, np.concatenate(parts), runs)
+                found.append(outside)
+                self._extend(trie, self._inner(*outside, trie, places), found, places)
+        found.append((np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int32)))
+        nodes = np.concatenate([nodes for nodes, _ in found])
+        states = np.concatenate([states for _, states in found])
+        return Reached(*trie.tokens_at(nodes, states), runs, whole=is_run and bool(runs))
 
-    def _blank(self, trie: Trie) -> Int32:
-        """A state for each node of the trie, all DEAD; whoever fills it blanks it again."""
-        if trie not in self._blanks:
-            self._blanks[trie] = np.zeros(trie.num_nodes, dtype=np.int32)
-        return self._blanks[trie]
+    def states_after_tokens(self, node: Expr, trie: Trie) -> Int32:
+        """The state after each token of a trie, DEAD where there is none. # int32 [num tokens]"""
+        found = self.after_tokens(node, trie)
+        reached = np.zeros(len(trie.token_ids), dtype=np.int32)
+        reached[found.tokens] = found.states
+        algebra = self._states.completions.algebra
+        for loop, walk, tokens, codes in found.runs:
+            state_of = np.zeros(walk.num_codes, dtype=np.int32)
+            for code in filter(loop.has_room, walk.present(codes)):
+                state_of[code] = self._states.id_of(loop.state(algebra, code))
+            reached[tokens] = state_of[codes]
+        return reached
 
     # -- level by level ----------------------------------------------------------------------
 
     def _extend(
-        self, after: Int32, trie: Trie, frontier: Frontier, touched: Touched | None = None
-    ) -> bool:
-        """Walks on below a frontier; whether the nodes that it fills in are all in `touched`."""
-        touched = [] if touched is None else touched
-        states = self._states
+        self, trie: Trie, frontier: Frontier, found: list[Frontier], places: Places
+    ) -> None:
+        """Walks on below a frontier, up to the places of runs."""
         nodes, reached = frontier
-        grafts: Grafts = {}
         while len(nodes):
             if len(nodes) <= FEW and nodes[0]:
-                nodes, reached = self._extend_few(after, trie, (nodes, reached), touched)
+                nodes, reached = self._extend_few(trie, (nodes, reached), found, places)
                 continue
-            states.fill_missing(reached)
-            counts = trie.num_children[nodes]
-            ends = counts.cumsum(dtype=np.int32)
-            children = (trie.first_child[nodes] - (ends - counts)).repeat(counts)
-            children += np.arange(ends[-1], dtype=np.int32)
-            successors = states.table[reached.repeat(counts), trie.edge_byte[children]]
-            alive = successors.nonzero()[0]
-            nodes, reached = children[alive], successors[alive]
-            after[nodes] = reached
-            touched.append(nodes)
-            inner = trie.num_children[nodes].nonzero()[0]
-            nodes, reached = nodes[inner], reached[inner]
+            self._states.fill_missing(reached)
             if len(nodes) >= MANY:
-                nodes, reached = self._cut_loops(nodes, reached, trie, grafts)
-        for loop, places in grafts.values():
-            self._graft(after, trie, loop, at=np.concatenate(places))
-        return not grafts
+                nodes, reached = self._next_of_many(trie, nodes, reached)
+            else:
+                nodes, reached = self._next(trie, nodes, reached)
+            found.append((nodes, reached))
+            nodes, reached = self._inner(nodes, reached, trie, places)
+
+    def _next(self, trie: Trie, nodes: Ids, reached: Int32) -> Frontier:
+        """The children of some nodes that are alive, and the state after each."""
+        counts = trie.num_children[nodes]
+        children = ranges(trie.first_child[nodes], trie.first_child[nodes] + counts)
+        successors = self._states.table[reached.repeat(counts), trie.edge_byte[children]]
+        alive = successors.nonzero()[0]
+        return children[alive], successors[alive]
+
+    def _next_of_many(self, trie: Trie, nodes: Ids, reached: Int32) -> Frontier:
+        """The same, by a look at all nodes of the levels in which the children are."""
+        first = int(trie.first_child[nodes[0]])
+        last = int(trie.first_child[nodes[-1]] + trie.num_children[nodes[-1]])
+        if not MANY <= last - first <= SPARSE * len(nodes) or (nodes[1:] < nodes[:-1]).any():
+            return self._next(trie, nodes, reached)
+        state_of = np.zeros(int(nodes[-1]) + 1, dtype=np.int32)
+        state_of[nodes] = reached
+        places = state_of[trie.parent[first:last]] * 256 + trie.edge_byte[first:last]
+        successors = self._states.table.ravel().take(places)
+        alive = successors.nonzero()[0]
+        return alive + first, successors[alive]
 
     def _extend_few(
-        self, after: Int32, trie: Trie, frontier: Frontier, touched: Touched
+        self, trie: Trie, frontier: Frontier, found: list[Frontier], places: Places
     ) -> Frontier:
         """The same for a few, one child after another, until they have become many."""
-        filled = []
+        filled: list[int] = []
+        states: list[int] = []
         first_child, num_children, edge_byte = trie.lists
         pending = list(zip(frontier[0].tolist(), frontier[1].tolist(), strict=True))
-        while pending and len(pending) <= NO_FEW:
+        while pending and len(pending) <= NO_FEW and len(filled) <= MOST_FEW:
             node, state = pending.pop()
             row = self._states.row(state)
             first = first_child[node]
             for child in range(first, first + num_children[node]):
                 successor = row.item(edge_byte[child])
-                if successor != DEAD:
-                    after[child] = successor
-                    filled.append(child)
-                    if num_children[child]:
-                        pending.append((child, successor))
-        touched.append(np.array(filled, dtype=np.intp))
+                if successor == DEAD:
+                    continue
+                filled.append(child)
+                states.append(successor)
+                if not num_children[child]:
+                    continue
+                if self._loop(successor, trie) is None:
+                    pending.append((child, successor))
+                else:
+                    places.setdefault(successor, []).append(np.array([child], dtype=np.intp))
+        found.append((np.array(filled, dtype=np.intp), np.array(states, dtype=np.int32)))
         nodes, reached = zip(*pending, strict=True) if pending else ((), ())
-        return np.array(nodes, dtype=np.int32), np.array(reached, dtype=np.int32)
+        return np.array(nodes, dtype=np.intp), np.array(reached, dtype=np.int32)
 
-    def _cut_loops(
-        self, nodes: NDArray[np.integer], reached: Int32, trie: Trie, grafts: Grafts
-    ) -> Frontier:
-        """The frontier without the places of loops, which are noted in `grafts`.
+    # -- runs --------------------------------------------------------------------------------
 
-        A place is one of a loop where the kept walk, from the root, is at the loop's start, too:
-        then all below is the same.
-        """
-        many = (np.bincount(reached) >= MANY).nonzero()[0]
-        for state_id in many.tolist():
-            loop = self._loop(self._states.node(state_id), trie)
-            if loop is None:
+    def _loop(self, state_id: int, trie: Trie) -> CharLoop | None:
+        """The run that a state is."""
+        key = state_id, trie.longest
+        if key not in self._known:
+            node, algebra = self._states.nodes[state_id], self._states.completions.algebra
+            found = None if node is None else self._loops.find(algebra, node, trie.longest)
+            self._known[key] = found
+        return self._known[key]
+
+    def _inner(self, nodes: Ids, reached: Int32, trie: Trie, places: Places) -> Frontier:
+        """The inner nodes of a frontier, but for the places of runs: they are noted in `places`."""
+        inner = trie.num_children[nodes].nonzero()[0]
+        nodes, reached = nodes[inner], reached[inner]
+        present = np.bincount(reached).nonzero()[0].tolist()
+        for state_id in present:
+            if self._loop(state_id, trie) is None:
                 continue
-            after_head = loop.inside.after
-            is_there = (reached == state_id) & (after_head[nodes] == after_head[0])
-            if is_there.any():
-                grafts.setdefault(state_id, (loop, []))[1].append(nodes[is_there])
-                nodes, reached = nodes[~is_there], reached[~is_there]
+            is_there = reached == state_id
+            places.setdefault(state_id, []).append(nodes[is_there])
+            nodes, reached = nodes[~is_there], reached[~is_there]
         return nodes, reached
 
-    # -- loops -------------------------------------------------------------------------------
+    def _enter(self, loop: CharLoop, trie: Trie, nodes: Ids, runs: list[Run]) -> Frontier:
+        """Notes what lies inside of a run that begins at `nodes`; what lies next to it."""
+        walk = self._loops.walk(loop, trie)
+        below = walk.below(nodes)
+        if len(below.tokens):
+            runs.append(Run(loop, walk, below.tokens, below.codes))
+        return self._leave(loop, trie, below)
 
-    def _loop(self, node: Expr, trie: Trie) -> Loop | None:
-        """The loop that a state is, if it is one whose head is worth to be walked apart.
-
-        None where a byte may both stay in the head and leave it: then a node is reached in two ways
-        at once, and only the whole state knows what they have in common.
-        """
-        if not isinstance(node, Concat) or not isinstance(node.head, Repeat):
-            return None
-        leaving = self._first_bytes(node.tail)
-        staying = self._first_bytes(node.head)
-        if staying.bit_count() < WIDE or staying & leaving:
-            return None
-        inside = self._inside(node.head, trie)
-        for _, within in inside.states:
-            if within.nullable and self._first_bytes(within) & leaving:
-                return None
-        return Loop(node, inside)
-
-    def _inside(self, head: Expr, trie: Trie) -> Inside:
-        """What is reached inside of a loop's head."""
-        found = self._loops.get(head, trie, self._states)
-        if found is None:
-            after = np.zeros(trie.num_nodes, dtype=np.int32)
-            start = np.full(1, self._states.id_of(head), dtype=np.int32)
-            self._extend(after, trie, (np.zeros(1, dtype=np.int32), start))
-            after[0] = start[0]
-            found = self._loops.keep(head, trie, after, self._states)
-        return found
-
-    def _graft(
-        self,
-        after: Int32,
-        trie: Trie,
-        loop: Loop,
-        *,
-        at: NDArray[np.integer] | None = None,
-    ) -> bool:
-        """Fills in what a loop reaches below the nodes `at` (None: the root), and walks what leaves
-        it. False: the nodes are not listed.
-        """
-        states, inside, tail = self._states, loop.inside.after, loop.node.tail
-        concat = states.completions.algebra.concat
-        whole = np.zeros(len(states), dtype=np.int32)  # by the head's state: that of the loop
-        may_leave = np.zeros(len(states), dtype=bool)
-        for state_id, within in loop.inside.states:
-            whole[state_id] = states.id_of(concat(within, tail))
-            may_leave[state_id] = within.nullable
-        row = states.row(states.id_of(tail))
-        outside = (row[trie.edge_byte] != DEAD).nonzero()[0]
-        outside = outside[outside > 0]
-        if at is None:
-            after[1:] = whole[inside[1:]]
-            outside = outside[may_leave[inside[trie.parent[outside]]]]
-        else:
-            below = trie.below(at)
-            after[below] = whole[inside[below]]
-            is_left = np.zeros(trie.num_nodes, dtype=bool)
-            is_left[below] = may_leave[inside[below]]
-            is_left[at] = loop.node.head.nullable
-            outside = outside[is_left[trie.parent[outside]]]
-        reached = row[trie.edge_byte[outside]]
-        after[outside] = reached
-        inner = trie.num_children[outside].nonzero()[0]
-        self._extend(after, trie, (outside[inner], reached[inner]))
-        return False
-
-    def _first_bytes(self, node: Expr) -> int:
-        """The set of bytes that a string of `node` may begin with."""
-        mask = 0
-        for part, _ in arms(self._states.completions.algebra, node):
-            mask |= part
-        return mask
+    def _leave(self, loop: CharLoop, trie: Trie, below: Below) -> Frontier:
+        """The nodes at which a run is left, and the state after each."""
+        row = np.zeros(256, dtype=np.int32)
+        for mask, rest in loop.leaving:
+            row[members(mask & ~loop.x.unsure)] = self._states.id_of(rest)
+        edges = trie.edge_byte[below.exits]
+        reached = np.where(below.counts >= loop.low, row[edges], DEAD)
+        is_near = True if loop.high is None else below.counts <= loop.high
+        for byte in members(loop.x.unsure).tolist():
+            for count in np.bincount(below.counts[(edges == byte) & is_near]).nonzero()[0].tolist():
+                after = loop.after(self._states.completions.algebra, count, byte)
+                is_there = (edges == byte) & (below.counts == count)
+                reached[is_there] = self._states.id_of(after)
+        is_out = (reached != DEAD) & is_near
+        return below.exits[is_out], reached[is_out]

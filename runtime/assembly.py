@@ -36,5 +36,6 @@ def assemble(
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
         clock=perf_counter,
+        share_outputs=config.share_outputs,
     )
     return Engine(scheduler, programs, executor)

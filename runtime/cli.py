@@ -94,4 +94,21 @@ def _add_check_schema(subparsers: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-_SUBCOMMANDS: tuple[Callable[[Subparsers], None], ...] = (_add_pull, _add_check_schema)
+def _add_serve(subparsers: Subparsers) -> None:
+    from runtime.server.serve import add_arguments, run
+
+    parser = subparsers.add_parser(
+        "serve",
+        help="serve a model to other processes",
+        description="Serve a model: sgdsl.RuntimeEndpoint(URL) runs programs on it. The key of the "
+        "server is taken from the environment, SGDSL_API_KEY.",
+    )
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+_SUBCOMMANDS: tuple[Callable[[Subparsers], None], ...] = (
+    _add_pull,
+    _add_check_schema,
+    _add_serve,
+)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sgdsl.chat import ChatTemplate
+from sgdsl.chat_families import get_chat_template
 from sgdsl.errors import UsageError
 
 GIB = 1 << 30
@@ -22,7 +24,9 @@ class RuntimeConfig:
     tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
     pool; None: by `default_kv_bytes`. prefix_cache: share computed prefixes. max_in_flight: runs
     that it pays to submit at once. context_len: tokens of a prompt and its output together; None:
-    what the model was made for.
+    what the model was made for. chat_template: one to use instead of the model's own, or the name
+    of one. share_outputs: greedy generations that are equal are computed once, and remembered until
+    `flush_cache`.
     """
 
     page_size: int = 16
@@ -32,6 +36,8 @@ class RuntimeConfig:
     prefix_cache: bool = True
     max_in_flight: int | None = None
     context_len: int | None = None
+    chat_template: ChatTemplate | str | None = None
+    share_outputs: bool = True
 
     def __post_init__(self) -> None:
         for name in ("page_size", "max_running", "token_budget"):
@@ -39,8 +45,16 @@ class RuntimeConfig:
         for name in ("kv_bytes", "max_in_flight", "context_len"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")
-        if type(self.prefix_cache) is not bool:
-            raise UsageError(f"prefix_cache={self.prefix_cache!r}: it must be True or False")
+        for name in ("prefix_cache", "share_outputs"):
+            if type(getattr(self, name)) is not bool:
+                raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
+        if isinstance(self.chat_template, str):
+            get_chat_template(self.chat_template)  # refuses a name that there is not
+        elif not isinstance(self.chat_template, ChatTemplate | None):
+            raise UsageError(
+                f"chat_template={self.chat_template!r}: it must be a ChatTemplate, the name of "
+                "one, or None"
+            )
         if self.token_budget < self.max_running:
             raise UsageError(
                 f"token_budget={self.token_budget} is less than max_running={self.max_running}: "
@@ -51,6 +65,12 @@ class RuntimeConfig:
     def in_flight(self) -> int:
         """Twice what runs: while one half is computed the other is being prepared."""
         return self.max_in_flight or 2 * self.max_running
+
+    @property
+    def template(self) -> ChatTemplate | None:
+        """The template that is asked for; None: the model's own."""
+        given = self.chat_template
+        return get_chat_template(given) if isinstance(given, str) else given
 
 
 def _check_count(name: str, value: object, *, otherwise: str = "") -> None:

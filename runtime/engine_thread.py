@@ -32,6 +32,11 @@ class EngineThread:
         """Whether the caller is on the engine's own thread, where waiting for it never ends."""
         return threading.current_thread() is self._thread
 
+    @property
+    def is_open(self) -> bool:
+        """Whether commands are still taken."""
+        return self._end is None
+
     def send(self, command: Callable[[], None]) -> BackendError | None:
         """Have `command` called between two steps; or why it never will be."""
         with self._gate:

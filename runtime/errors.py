@@ -13,6 +13,9 @@ class ContextLengthError(UsageError):
     pool.
     """
 
+    too_long = True
+    """A router looks at it: another provider may have room."""
+
 
 class UnsupportedModelError(UsageError):
     """The model's architecture needs something that the engine does not have yet."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grammars import Matcher
+from grammars.search import Search, searched
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import UsageError
 from sgdsl.graph import Sampling
@@ -54,6 +55,14 @@ class HealingMask:
         self._rest = self._rest[len(data) :]
 
 
+def _is_single(row: Int32) -> bool:
+    """Whether one bit is set, and no more."""
+    if np.count_nonzero(row) != 1:
+        return False
+    word = int(row[row != 0][0]) & 0xFFFFFFFF
+    return word & (word - 1) == 0
+
+
 def forbid(row: Int32, token_ids: Collection[int]) -> None:
     """Clear these tokens' bits."""
     for token in token_ids:
@@ -84,9 +93,11 @@ class Generation:
         self._prefix_len = self._prefix_left = len(prefix)
         self._min_tokens = sampling.min_tokens or 0
         self._stops: tuple[str, ...] = ()
+        self._searches: dict[str, Search] = {}
         self._stop_ids = tokenizer.eos_token_ids
         if matcher is None:
             self._stops = sampling.stop or ()
+            self._searches = {each: Search(searched(each)) for each in sampling.stop_regex or ()}
             eos = frozenset() if sampling.ignore_eos else tokenizer.eos_token_ids
             self._stop_ids = eos.union(sampling.stop_token_ids or ())
         elif sampling.ignore_eos:  # the constraint goes on as long as it can
@@ -97,8 +108,10 @@ class Generation:
         self._text = ""  # as decoded so far; invalid bytes are lone surrogates
         self._num_written = 0  # tokens that went beyond the prefix
         self._stops_from = 0  # where in the text the first stop string may begin
+        self._searched_from = 0  # where the text begins in which patterns are found
         self.tokens: list[int] = []
         self.counts: Counter[int] = Counter()
+        self.num_forced = 0  # tokens that the constraint left no choice about
         self.ending: Ending | None = None
 
     def _check_stop_ids(self) -> None:
@@ -119,6 +132,9 @@ class Generation:
                 if self._text.endswith(stop[:size]):
                     shown = min(shown, len(self._text) - size)
                     break
+        if self._searches:
+            start, text = self._searched_from, self._text[self._searched_from :]
+            shown = min(shown, *(start + s.num_settled(text) for s in self._searches.values()))
         return _displayed(self._text[:shown])
 
     @property
@@ -155,6 +171,7 @@ class Generation:
             forbid(row, self._stop_ids)
             if self._matcher is not None and not row.any():
                 row[:] = allowed  # a finished grammar ends before min_tokens: nothing else can come
+        self.num_forced += self._matcher is not None and _is_single(row)
 
     def accept(self, token: int) -> None:
         """The token that was sampled; sets `ending` when it is the last."""
@@ -177,6 +194,11 @@ class Generation:
             reason = {"type": "length", "length": self._num_written}
             self._end(reason, kept=len(self.tokens), truncated=not complete)
 
+    def end_unwritten(self) -> None:
+        """Nothing is to be drawn at all, which cuts nothing off."""
+        assert self._limit == 0, "what may be written is"
+        self._end({"type": "length", "length": 0}, kept=0)
+
     @property
     def _spent(self) -> bool:
         if self._matcher is not None:
@@ -194,15 +216,9 @@ class Generation:
         self._text += self._decoder.decode(data[skipped:])
 
     def _cut_at_stop(self) -> bool:
-        if self._num_written <= self._min_tokens:
-            self._stops_from = len(self._text)  # a stop string begins behind them, at the earliest
-        if not self._stops or self._num_written < self._min_tokens:
-            return False
-        start = self._stops_from
-        found = [(at, stop) for stop in self._stops if (at := self._text.find(stop, start)) >= 0]
-        if not found:
-            longest = max(map(len, self._stops))
-            self._stops_from = max(start, len(self._text) - longest + 1)
+        if self._num_written <= self._min_tokens:  # an end begins behind them, at the earliest
+            self._stops_from = self._searched_from = len(self._text)
+        if self._num_written < self._min_tokens or not (found := self._found()):
             return False
         at, stop = min(found)
         self._text = self._text[:at]
@@ -213,6 +229,22 @@ class Generation:
         self._decoder.reset()
         self._end({"type": "stop", "matched": stop}, kept=kept, residue=rest)
         return True
+
+    def _found(self) -> list[tuple[int, str]]:
+        """The stops that the text has come to: where each begins, and what it is."""
+        found: list[tuple[int, str]] = []
+        if self._stops:
+            start, longest = self._stops_from, max(map(len, self._stops))
+            found = [
+                (at, stop) for stop in self._stops if (at := self._text.find(stop, start)) >= 0
+            ]
+            self._stops_from = max(start, len(self._text) - longest + 1)
+        if self._searches:
+            text = self._text[self._searched_from :]
+            for pattern, search in self._searches.items():
+                if (match := search.find(text)) is not None:
+                    found.append((self._searched_from + match.start, pattern))
+        return found
 
     def _end(
         self, reason: dict[str, Any], *, kept: int, residue: str = "", truncated: bool = False

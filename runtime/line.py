@@ -6,17 +6,31 @@ is under way. The programs decide; a line only keeps its own things straight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from runtime.generation import Ending, Generation
+from runtime.prompt_logprobs import PromptLogprobs, told
 from runtime.sampling.random import stream_key, uniform
-from runtime.sampling.request import SampleRow
+from runtime.sampling.request import SampleRow, Top
 from runtime.scoring import Scoring
 from runtime.sequence import Sequence
-from runtime.tokenizer import Tokenizer
+from runtime.tokenizer import BORDER_TOKENS, Tokenizer
 from sgdsl.graph import Sampling
 from sgdsl.machine import Piece
 from sgdsl.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line just before a gen. Its border may be split anew, so the last tokens are kept: no more
+    than `BORDER_TOKENS` change.
+    """
+
+    keep: int
+    tail: list[int]
+    pending: list[Piece]
 
 
 class Line:
@@ -29,13 +43,20 @@ class Line:
         self.run = run
         self.sequence = Sequence()
         self.pending: list[Piece] = []
-        self.activity: Generation | Scoring | None = None
+        self.activity: Generation | Scoring | PromptLogprobs | None = None
+        self.prompt: PromptLogprobs | None = None  # of the gen that is under way
+        self.after: Callable[[], None] | None = (
+            None  # when the prompt's log-probabilities are there
+        )
+        self.mark: Mark | None = None
         self.sampling = Sampling()
         self.joining = False
+        self.failed = False  # what it was doing is void
         self.begun_at = 0.0
         self.num_prompt_tokens = 0  # before the border, in tokens
         self.num_known = 0  # of the sequence, when the generation began
         self.logprobs: list[float] = []
+        self.tops: list[Top] = []
 
     def fork(self, child_id: int) -> Line:
         """A line that goes on from the same text. Its pages come from the prefix cache."""
@@ -43,6 +64,34 @@ class Line:
         child.sequence = Sequence(self.sequence.tokens)
         child.pending = list(self.pending)
         return child
+
+    def set_mark(self) -> None:
+        """This is where the line goes back to if what comes is to be written again."""
+        keep = max(0, len(self.sequence.tokens) - BORDER_TOKENS)
+        self.mark = Mark(keep, self.sequence.tokens[keep:], list(self.pending))
+
+    def rewind(self) -> None:
+        """Back to the mark. What was computed of the tokens before it stays in the cache."""
+        mark = self.mark
+        assert mark is not None, "what is written again began at a mark"
+        self._continue(mark.keep, mark.tail)
+        self.pending = list(mark.pending)
+
+    def adopt(self, child: Line) -> None:
+        """Go on from where `child` stands, which was forked here."""
+        assert self.mark is not None, "a fork leaves a mark"
+        self._continue(self.mark.keep, child.sequence.tokens[self.mark.keep :])
+        self.pending = list(child.pending)
+
+    def _continue(self, keep: int, following: list[int]) -> None:
+        """Put `following` behind the first `keep` tokens; what stays the same stays computed."""
+        tokens = self.sequence.tokens
+        same = 0
+        for known, token in zip(tokens[keep:], following, strict=False):
+            if known != token:
+                break
+            same += 1
+        self.sequence.replace_tail(keep + same, following[same:])
 
     @property
     def busy(self) -> bool:
@@ -54,12 +103,19 @@ class Line:
         return self.activity
 
     @property
+    def writes(self) -> Generation | None:
+        """The generation whose next token is drawn; None when a token is only looked at."""
+        return self.activity if isinstance(self.activity, Generation) else None
+
+    @property
     def scoring(self) -> Scoring:
         assert isinstance(self.activity, Scoring), "this line scores"
         return self.activity
 
     @property
     def sequences(self) -> list[Sequence]:
+        if isinstance(self.activity, PromptLogprobs):
+            return [self.sequence, self.activity.sequence]
         scored = self.activity.sequences if isinstance(self.activity, Scoring) else []
         return [self.sequence, *scored]
 
@@ -80,10 +136,7 @@ class Line:
         pieces, self.pending = [piece for piece in self.pending if piece.text], []
         tokens = self.sequence.tokens
         if pieces or not tokens:
-            keep, following = tokenizer.continue_with(tokens, pieces)
-            while following and keep < len(tokens) and tokens[keep] == following[0]:
-                keep, following = keep + 1, following[1:]
-            self.sequence.replace_tail(keep, following)
+            self._continue(*tokenizer.continue_with(tokens, pieces))
         if not tokens:
             self.sequence.append([tokenizer.start_token_id])
 
@@ -96,12 +149,20 @@ class Line:
 
     # A generation begins, samples and ends.
 
-    def begin(self, activity: Generation | Scoring, sampling: Sampling, *, now: float) -> None:
+    def begin(
+        self, activity: Generation | Scoring | PromptLogprobs, sampling: Sampling, *, now: float
+    ) -> None:
         self.activity = activity
         self.sampling = sampling
         self.begun_at = now
         self.num_known = len(self.sequence.tokens)
-        self.logprobs = []
+        self.logprobs, self.tops = [], []
+
+    def go_on(self) -> None:
+        """What comes after the prompt's log-probabilities."""
+        after, self.after = self.after, None
+        assert after is not None, "a gen goes on once"
+        after()
 
     def draw(self) -> float:
         """The random number of this position; the same whenever it is asked for."""
@@ -111,6 +172,8 @@ class Line:
     def sample_row(self) -> SampleRow:
         """What the next token is drawn by; `sampling` is complete."""
         sampling = self.sampling
+        if self.writes is None:
+            return SampleRow(num_top=sampling.top_logprobs_num or 0)
         return SampleRow(
             temperature=sampling.temperature or 0.0,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
@@ -120,7 +183,8 @@ class Line:
             frequency_penalty=sampling.frequency_penalty or 0.0,
             presence_penalty=sampling.presence_penalty or 0.0,
             counts=self.generation.counts,
-            wants_logprob=bool(sampling.return_logprob),
+            wants_logprob=sampling.wants_logprobs,
+            num_top=sampling.top_logprobs_num or 0,
         )
 
     def end_generation(self, ending: Ending) -> None:
@@ -133,11 +197,38 @@ class Line:
             self.pending.append(Piece(ending.residue, written=True))
         self.activity = None
 
+    def logprobs_meta(self, tokens: list[int], tokenizer: Tokenizer) -> dict[str, Any]:
+        """What was asked for of the log-probabilities of the prompt and of the output `tokens`."""
+        sampling, found = self.sampling, dict[str, Any]()
+
+        def text(token: int) -> str | None:
+            shown = tokenizer.decode([token]).decode("utf-8", "replace")
+            return shown if sampling.return_text_in_logprobs else None
+
+        if sampling.wants_logprobs:
+            found["input_token_logprobs"] = []
+            found["output_token_logprobs"] = [
+                (logprob, token, text(token))
+                for logprob, token in zip(self.logprobs, tokens, strict=False)  # the end is none
+            ]
+        if sampling.top_logprobs_num:
+            found["input_top_logprobs"] = []
+            found["output_top_logprobs"] = [told(top, text) for top in self.tops[: len(tokens)]]
+        if (prompt := self.prompt) is not None:
+            if prompt.start is not None:
+                found["input_token_logprobs"] = prompt.token_logprobs(text)
+            if prompt.start is not None and sampling.top_logprobs_num:
+                found["input_top_logprobs"] = prompt.top_logprobs(text)
+            if prompt.next_top is not None:
+                found["output_top_logprobs"] = [told(prompt.next_top, text)]
+        return found
+
     def meta(self, *, now: float) -> dict[str, Any]:
         """`meta_info` of the node that ends now; latencies in seconds."""
+        first = self.sequence if self.prompt is None else self.prompt.sequence
         return {
             "id": f"{self.run.id}-{self.branch_id}",
             "prompt_tokens": self.num_prompt_tokens,
-            "cached_tokens": min(self.sequence.cached, self.num_prompt_tokens),
+            "cached_tokens": min(first.cached, self.num_prompt_tokens),
             "e2e_latency": now - self.begun_at,
         }

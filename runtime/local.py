@@ -68,7 +68,7 @@ class Runtime(Service):
         super().__init__(
             engine,
             grammars,
-            chat_template=tokenizer.chat_template,
+            chat_template=config.template or tokenizer.chat_template,
             max_in_flight=config.in_flight,
         )
 

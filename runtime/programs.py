@@ -8,7 +8,7 @@ the scheduler is told which sequences want to be computed. Knows no tensor and n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence as List
 from contextlib import suppress
 from functools import partial
 
@@ -16,19 +16,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grammars import Constraint, Grammar, fill_bitmasks
-from runtime.batch import Batch
+from runtime.batch import Batch, Grant
 from runtime.errors import ContextLengthError
 from runtime.generation import Generation
 from runtime.grammar_store import GrammarStore, Prepared
 from runtime.line import Line
-from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest
+from runtime.prompt_logprobs import PromptLogprobs
+from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest, Top
 from runtime.scheduler import Scheduler
 from runtime.scoring import Scoring
 from runtime.sequence import Sequence
+from runtime.sharing import Drawn, SharedOutputs, key_of
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import BackendError
 from sgdsl.graph import ROOT, Sampling
-from sgdsl.machine import Append, Choose, Completion, Generate, Idle, Piece, Spawn
+from sgdsl.machine import (
+    Adopt,
+    Append,
+    Choose,
+    Completion,
+    Generate,
+    Idle,
+    Piece,
+    Rewind,
+    Spawn,
+)
 from sgdsl.run import Run
 
 NOTHING_TO_DRAW = (
@@ -47,6 +59,7 @@ class Programs:
         *,
         max_tokens: int,
         clock: Callable[[], float],
+        share_outputs: bool = True,
     ) -> None:
         self._scheduler = scheduler
         self._tokenizer = tokenizer
@@ -57,6 +70,7 @@ class Programs:
         self._runs: dict[int, Run] = {}
         self._prepared: dict[int, dict[Constraint, Grammar | Exception]] = {}  # by run id
         self._owners: dict[int, Line] = {}  # by sequence id
+        self.shared = SharedOutputs(enabled=share_outputs)
         self.num_completion_tokens = 0
 
     @property
@@ -99,37 +113,61 @@ class Programs:
             for sequence in line.sequences:
                 if self._owners.pop(sequence.id, None) is not None:
                     self._scheduler.remove(sequence)
+            if (heir := self.shared.leave(line)) is not None:
+                self._draw(heir)
 
     def _advance(self, run: Run, lines: Iterable[Line]) -> None:
         """Drive these lines, and all that can go on because they went on."""
         due = deque(lines)
         while due and run.outcome is None:
             line = due.popleft()
+            if line.failed:
+                self._give_up(line)
             if line.busy or self._lines[run.id].get(line.branch_id) is not line:
                 continue  # it was due twice, and went on the first time
             try:
                 self._drive(line, due)
             except BaseException as cause:  # noqa: BLE001 - whatever it is, it is this row's alone
-                run.fail(cause, branch_id=line.branch_id)
+                self._fail(line, cause)
+                due.append(line)
         if run.outcome is None and run.settled:
             run.finish()
         if run.outcome is not None:
             self._drop(run)
+
+    def _fail(self, line: Line, cause: BaseException) -> None:
+        """`cause` is the end of the run, or of this line alone, if a join may collect it."""
+        line.run.fail(cause, branch_id=line.branch_id)
+        line.failed = True
+
+    def _give_up(self, line: Line) -> None:
+        """Drop what a line that has failed was doing."""
+        for sequence in line.sequences:
+            if self._owners.pop(sequence.id, None) is not None:
+                self._scheduler.remove(sequence)
+        line.activity = None
+        line.failed = False
 
     def _drive(self, line: Line, due: deque[Line]) -> None:
         """Do what the machine says until the line needs the model, a value, or nothing any more."""
         lines = self._lines[line.run.id]
         while line.run.outcome is None:
             match line.run.next(line.branch_id):
+                case Adopt(child=child):
+                    line.adopt(lines[child])
+                case Rewind():
+                    line.rewind()
                 case Append(pieces=pieces):
                     line.pending += pieces
                 case Generate() as action:
                     self._begin_generation(line, action)
-                    return
+                    if line.busy:
+                        return
                 case Choose() as action:
                     self._begin_scoring(line, action)
                     return
                 case Spawn(children=children):
+                    line.set_mark()
                     for child_id in children:
                         lines[child_id] = line.fork(child_id)
                         due.append(lines[child_id])
@@ -151,11 +189,35 @@ class Programs:
     # A line begins to generate or to score.
 
     def _begin_generation(self, line: Line, action: Generate) -> None:
+        """Text becomes tokens; then the prompt is scored, if that is asked for, then written on."""
         sampling = action.sampling
-        literal_bytes = line.num_literal_bytes if sampling.healing else 0
+        line.set_mark()
+        literal_bytes = line.num_literal_bytes if sampling.healing and sampling.max_tokens else 0
         line.flush(self._tokenizer)
         line.num_prompt_tokens = len(line.sequence.tokens)
         limit = self._limit(sampling.max_tokens or 0, line.num_prompt_tokens)
+        line.prompt = self._prompt_logprobs(line, sampling)
+        line.after = partial(self._write_on, line, action, limit=limit, literal_bytes=literal_bytes)
+        line.begun_at = self._clock()
+        if line.prompt is None or line.prompt.done:
+            line.go_on()
+            return
+        self._leave(line)
+        line.begin(line.prompt, sampling, now=line.begun_at)
+        self._compute(line.prompt.sequence, line)
+
+    @staticmethod
+    def _prompt_logprobs(line: Line, sampling: Sampling) -> PromptLogprobs | None:
+        num_top = sampling.top_logprobs_num or 0
+        peeks = sampling.max_tokens == 0 and num_top > 0
+        if sampling.prompt_from is None and not peeks:
+            return None
+        tokens = line.sequence.tokens
+        return PromptLogprobs(tokens, sampling.prompt_from, num_top=num_top, peeks=peeks)
+
+    def _write_on(self, line: Line, action: Generate, *, limit: int, literal_bytes: int) -> None:
+        """Begin to draw tokens, or end at once where none are wanted."""
+        sampling = action.sampling
         taken = self._tokenizer.healable(line.sequence.tokens, literal_bytes)
         prefix = line.take_back(taken, self._tokenizer)
         matcher = None
@@ -170,14 +232,29 @@ class Programs:
         generation = Generation(
             sampling, self._tokenizer, limit=limit, matcher=matcher, prefix=prefix
         )
-        line.begin(generation, sampling, now=self._clock())
+        line.begin(generation, sampling, now=line.begun_at)
+        if limit == 0:
+            generation.end_unwritten()
+            self._end_generation(line)
+            return
+        key = key_of(line.sequence.tokens, sampling, constraint, prefix=prefix, limit=limit)
+        written = self.shared.join(key, line)
+        if written is None:
+            line.sequence.cached = line.sequence.valid
+            self._draw(line)
+            return
+        line.sequence.cached = len(line.sequence.tokens)
+        for token, logprob in written:
+            if self._accept_token(line, token, logprob, ()):
+                break
+
+    def _draw(self, line: Line) -> None:
         line.sequence.want_sample()
-        line.sequence.cached = line.sequence.valid
         self._compute(line.sequence, line)
 
     def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
         room = self._max_tokens - num_prompt_tokens
-        if room < 1:
+        if room < min(max_tokens, 1):
             raise ContextLengthError(
                 f"the prompt has {num_prompt_tokens} tokens, but prompt and output together may "
                 f"have {self._max_tokens}; shorten the prompt, or raise context_len or kv_bytes "
@@ -212,64 +289,78 @@ class Programs:
         """What the rows that draw a token ask for."""
         lines = [self._owners[grant.sequence.id] for grant in batch.sampled]
         rows = [line.sample_row() for line in lines]
-        return SampleRequest(rows, self._bitmask(lines))
+        score_tops = [g.sequence.num_top for g in batch.grants for _ in g.scored]
+        return SampleRequest(rows, self._bitmask(lines), score_tops if any(score_tops) else ())
 
     def _bitmask(self, lines: list[Line]) -> NDArray[np.int32] | None:
         """A row for each line, all masks of constraints in one gather; None when all is allowed."""
-        generations = [line.generation for line in lines]
-        if not any(generation.is_masked for generation in generations):
+        generations = [line.writes for line in lines]
+        if not any(each is not None and each.is_masked for each in generations):
             return None
         bitmask = np.empty((len(lines), self._tokenizer.vocabulary.num_words), dtype=np.int32)
 
         def fail(index: int, cause: Exception) -> None:
-            line = lines[index]
-            line.run.fail(cause, branch_id=line.branch_id)
+            self._fail(lines[index], cause)
 
-        fill_bitmasks([each.matcher for each in generations], bitmask, on_error=fail)
-        for line, row in zip(lines, bitmask, strict=True):
-            if line.run.outcome is None and line.generation.is_masked:
-                self._guard(line, partial(line.generation.narrow, row))
+        matchers = [None if each is None else each.matcher for each in generations]
+        fill_bitmasks(matchers, bitmask, on_error=fail)
+        for line, each, row in zip(lines, generations, bitmask, strict=True):
+            if line.run.outcome is None and not line.failed and each is not None and each.is_masked:
+                self._guard(line, partial(each.narrow, row))
         return bitmask
 
     def commit(self, batch: Batch, sampled: Sampled) -> None:
         """The step's tokens and scores arrive; every line that got one goes on."""
         moved: dict[int, list[Line]] = {}
-        for grant, token, logprob in zip(
-            batch.sampled, sampled.tokens, sampled.logprobs, strict=True
+        tops = sampled.tops or [()] * len(batch.sampled)
+        score_tops = sampled.score_tops or [()] * len(sampled.scores)
+        for grant, token, logprob, top in zip(
+            batch.sampled, sampled.tokens, sampled.logprobs, tops, strict=True
         ):
-            line = self._owners[grant.sequence.id]
-            if self._accept_token(line, token, logprob):
-                moved.setdefault(line.run.id, []).append(line)
+            leader = self._owners[grant.sequence.id]
+            followers = self.shared.followers(leader) if leader.run.outcome is None else []
+            for line in (*followers, leader):
+                if self._accept_token(line, token, logprob, top):
+                    moved.setdefault(line.run.id, []).append(line)
         offset = 0
         for grant in batch.grants:
             if num_scores := len(grant.scored):
-                scores = sampled.scores[offset : offset + num_scores]
+                here = slice(offset, offset + num_scores)
                 offset += num_scores
                 line = self._owners[grant.sequence.id]
-                if self._accept_scores(line, grant.sequence, grant.scored.start, list(scores)):
+                if self._accept_scores(line, grant, sampled.scores[here], score_tops[here]):
                     moved.setdefault(line.run.id, []).append(line)
         for run_id, lines in moved.items():
             self._advance(self._runs[run_id], lines)
 
-    def _accept_token(self, line: Line, token: int, logprob: float) -> bool:
+    def _accept_token(self, line: Line, token: int, logprob: float, top: Top) -> bool:
         """True when the generation has ended and the line can go on."""
+        if isinstance(line.activity, PromptLogprobs):  # the token is not wanted
+            line.activity.next_top = top
+            return self._end_prompt(line, line.activity)
         generation = line.generation
-        if line.run.outcome is not None:  # its mask could not be made
+        if line.run.outcome is not None or line.failed:  # its mask could not be made
             return True
         if token == NO_TOKEN:
-            line.run.fail(BackendError(NOTHING_TO_DRAW), branch_id=line.branch_id)
+            self._fail(line, BackendError(NOTHING_TO_DRAW))
             return True
         if not self._guard(line, partial(generation.accept, token)):  # beyond a grammar's limits
             return True
         self.num_completion_tokens += 1
         line.logprobs.append(logprob)
+        line.tops.append(top)
         line.sequence.append([token])
+        self.shared.wrote(line, Drawn(token, logprob))
         if generation.ending is not None:
+            self.shared.finish(line)
             self._end_generation(line)
             return True
         if line.run.streaming:
-            line.run.stream(line.branch_id, generation.text)
+            return not self._guard(line, partial(self._show, line))
         return False
+
+    def _show(self, line: Line) -> None:
+        line.run.stream(line.branch_id, line.generation.text)
 
     def _end_generation(self, line: Line) -> None:
         generation = line.generation
@@ -279,21 +370,22 @@ class Programs:
             **line.meta(now=self._clock()),
             "completion_tokens": len(line.logprobs),
             "finish_reason": ending.reason,
+            **line.logprobs_meta(generation.tokens, self._tokenizer),
         }
-        if line.sampling.return_logprob:
-            tokens = generation.tokens
-            meta["output_token_logprobs"] = [
-                (logprob, token, self._tokenizer.decode([token]).decode("utf-8", "replace"))
-                for logprob, token in zip(line.logprobs, tokens, strict=False)
-            ]
+        if generation.matcher is not None:
+            meta["forced_tokens"] = generation.num_forced
         line.end_generation(ending)
         completion = Completion(ending.text, meta=meta, truncated=ending.truncated)
         self._guard(line, partial(line.run.complete, line.branch_id, completion))
 
     def _accept_scores(
-        self, line: Line, sequence: Sequence, first: int, scores: list[float]
+        self, line: Line, grant: Grant, scores: List[float], tops: List[Top]
     ) -> bool:
-        """True when the last option is scored, the choice is made and the line can go on."""
+        """True when all is scored, a choice is made of it, and the line can go on."""
+        sequence, first = grant.sequence, grant.scored.start
+        if isinstance(line.activity, PromptLogprobs):
+            line.activity.accept(first, scores, tops)
+            return self._end_prompt(line, line.activity)
         scoring = line.scoring
         scoring.accept(sequence, first, scores)
         if scoring.is_scored(sequence):
@@ -302,6 +394,18 @@ class Programs:
         if scoring.done:
             self._guard(line, partial(self._choose, line, scoring))
         return scoring.done
+
+    def _end_prompt(self, line: Line, prompt: PromptLogprobs) -> bool:
+        """Go on to write, once all of the prompt's log-probabilities are there. True when that is
+        at its end already.
+        """
+        if not prompt.done:
+            return False
+        del self._owners[prompt.sequence.id]
+        self._scheduler.remove(prompt.sequence)
+        line.activity = None
+        self._guard(line, line.go_on)
+        return not line.busy
 
     def _choose(self, line: Line, scoring: Scoring) -> None:
         meta = {**line.meta(now=self._clock()), "completion_tokens": 0}
@@ -314,6 +418,6 @@ class Programs:
         try:
             call()
         except BaseException as cause:  # noqa: BLE001 - users' code may raise anything, SystemExit too
-            line.run.fail(cause, branch_id=line.branch_id)
+            self._fail(line, cause)
             return False
         return True

@@ -10,7 +10,7 @@ from collections.abc import Sequence as List
 
 from runtime.sequence import Sequence
 from runtime.tokenizer import Tokenizer
-from sgdsl.choices import ChoiceScores
+from sgdsl.choices import ChoiceScores, Token
 from sgdsl.machine import Piece
 
 
@@ -23,6 +23,7 @@ class Scoring:
     def __init__(
         self, tokenizer: Tokenizer, tokens: List[int], choices: List[str], *, unconditional: bool
     ) -> None:
+        self._tokenizer = tokenizer
         start = tokenizer.start_token_id
         prompts = [_joined(tokenizer, tokens, choice) for choice in choices]
         border = _common_length(tokens, prompts)
@@ -65,7 +66,16 @@ class Scoring:
         return ChoiceScores(
             conditional=[self._scores[s.id] for s in self._conditional],
             unconditional=[self._scores[s.id] for s in self._unconditional] or None,
+            tokens=[self._tokens(s) for s in self._conditional],
+            unconditional_tokens=[self._tokens(s) for s in self._unconditional] or None,
         )
+
+    def _tokens(self, sequence: Sequence) -> list[Token]:
+        """Those that were scored."""
+        return [
+            (token, self._tokenizer.decode([token]).decode("utf-8", "replace"))
+            for token in sequence.tokens[sequence.score_from :]
+        ]
 
 
 def _common_length(tokens: List[int], prompts: List[list[int]]) -> int:

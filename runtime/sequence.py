@@ -20,7 +20,8 @@ _sequence_ids = itertools.count()
 class Sequence:
     """`score_from`: token index from which on the log-probability of every token is wanted (the
     rows before those tokens are computed even if the cache holds them); None when none is.
-    `wants_sample`: when the gap closes, the next token is drawn.
+    `num_top`: so many of the likeliest tokens are wanted there too. `wants_sample`: when the gap
+    closes, the next token is drawn.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class Sequence:
         "counted",
         "id",
         "nodes",
+        "num_top",
         "pages",
         "score_from",
         "stale_from",
@@ -36,10 +38,13 @@ class Sequence:
         "wants_sample",
     )
 
-    def __init__(self, tokens: Iterable[int] = (), *, score_from: int | None = None) -> None:
+    def __init__(
+        self, tokens: Iterable[int] = (), *, score_from: int | None = None, num_top: int = 0
+    ) -> None:
         self.id = next(_sequence_ids)
         self.tokens: list[int] = list(tokens)
         self.score_from = score_from
+        self.num_top = num_top
         self.wants_sample = False
         self.stale_from: int | None = None
         self.computed = 0
@@ -70,8 +75,10 @@ class Sequence:
 
     @property
     def goal(self) -> int:
-        """How many tokens are to be computed: nothing follows a scored text, so its last is not."""
-        return len(self.tokens) - (self.score_from is not None)
+        """How many tokens are to be computed: all but the last of a scored text, unless what would
+        follow it is asked for too.
+        """
+        return len(self.tokens) - (self.score_from is not None and not self.wants_sample)
 
     @property
     def gap(self) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
@@ -47,6 +48,8 @@ class Service:
         # Also at the interpreter's exit: a thread that is inside torch then can crash it.
         self._finalizer = weakref.finalize(self, self._thread.close)
 
+    caches_prefixes = True  # see `Program.cache`
+
     # The backend protocol.
 
     @property
@@ -74,6 +77,25 @@ class Service:
     # Beyond the protocol.
 
     @property
+    def is_alive(self) -> bool:
+        """Whether it still takes runs: it was neither closed, nor has it died."""
+        return self._thread.is_open
+
+    def server_info(self) -> dict[str, Any]:
+        """What `get_server_info` tells of it: sizes and totals."""
+        stats, scheduler = self.stats(), self._engine.scheduler
+        return {
+            "max_in_flight": self.max_in_flight,
+            "prompt_tokens": stats.prompt_tokens,
+            "cached_tokens": stats.cached_tokens,
+            "completion_tokens": stats.completion_tokens,
+            "num_running": scheduler.num_running,
+            "num_waiting": scheduler.num_waiting,
+            "preemptions": scheduler.counts.preemptions,
+            "steps": asdict(self.step_stats),
+        }
+
+    @property
     def step_stats(self) -> StepStats:
         return self._engine.stats
 
@@ -82,12 +104,15 @@ class Service:
         return self._engine.scheduler.counts
 
     def flush_cache(self) -> None:
-        """Forget every cached prefix that is not in use; returns when it is done."""
+        """Forget every cached prefix that is not in use, and every remembered output; returns when
+        it is done.
+        """
         self._refuse_own_thread()
         done = threading.Event()
 
         def flush() -> None:
             self._engine.scheduler.cache.flush()
+            self._engine.programs.shared.forget()
             done.set()
 
         if (end := self._thread.send(flush)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sgdsl.api import (
@@ -18,6 +19,7 @@ from sgdsl.api import (
     gen_string,
     image,
     select,
+    separate_reasoning,
     system,
     system_begin,
     system_end,
@@ -26,11 +28,13 @@ from sgdsl.api import (
     user_end,
     video,
 )
+from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend, BackendStats
 from sgdsl.backends.mock import MockBackend
 from sgdsl.backends.script import STALL
 from sgdsl.batch_errors import BatchFailed, BatchInterrupted
 from sgdsl.chat import ChatTemplate
+from sgdsl.chat_families import get_chat_template, register_chat_template
 from sgdsl.choices import (
     greedy_token_selection,
     token_length_normalized,
@@ -40,7 +44,10 @@ from sgdsl.context import backend_for, get_default_backend, set_default_backend
 from sgdsl.errors import (
     BackendError,
     CancelledError,
+    CheckFailed,
+    DeadlineError,
     ProgramError,
+    ProviderError,
     SgdslError,
     TraceError,
     UsageError,
@@ -48,11 +55,21 @@ from sgdsl.errors import (
 from sgdsl.graph import Graph
 from sgdsl.machine import Completion
 from sgdsl.outcome import Outcome
-from sgdsl.program import Program, function
+from sgdsl.program import AsyncProgram, Program, function
 from sgdsl.state import ProgramState
+from sgdsl.threads import num_left_behind
 
 if TYPE_CHECKING:
     from runtime import Runtime
+    from sgdsl.backends.anthropic import Anthropic
+    from sgdsl.backends.lanes import Provider
+    from sgdsl.backends.litellm import LiteLLM
+    from sgdsl.backends.openai import OpenAI
+    from sgdsl.backends.policy import RateLimit
+    from sgdsl.backends.remote import RuntimeEndpoint
+    from sgdsl.backends.router import Router
+
+    Engine = Runtime
 
 __all__ = [
     "REGEX_BOOL",
@@ -60,6 +77,9 @@ __all__ = [
     "REGEX_INT",
     "REGEX_STR",
     "STALL",
+    "Anthropic",
+    "AsyncProgram",
+    "AsyncProgramState",
     "Backend",
     "BackendError",
     "BackendStats",
@@ -67,14 +87,24 @@ __all__ = [
     "BatchInterrupted",
     "CancelledError",
     "ChatTemplate",
+    "CheckFailed",
     "Completion",
+    "DeadlineError",
+    "Engine",
     "Graph",
+    "LiteLLM",
     "MockBackend",
+    "OpenAI",
     "Outcome",
     "Program",
     "ProgramError",
     "ProgramState",
+    "Provider",
+    "ProviderError",
+    "RateLimit",
+    "Router",
     "Runtime",
+    "RuntimeEndpoint",
     "SgdslError",
     "TraceError",
     "UsageError",
@@ -86,10 +116,15 @@ __all__ = [
     "gen",
     "gen_int",
     "gen_string",
+    "get_chat_template",
     "get_default_backend",
+    "get_server_info",
     "greedy_token_selection",
     "image",
+    "num_left_behind",
+    "register_chat_template",
     "select",
+    "separate_reasoning",
     "set_default_backend",
     "system",
     "system_begin",
@@ -103,12 +138,27 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "Anthropic": "sgdsl.backends.anthropic",
+    "LiteLLM": "sgdsl.backends.litellm",
+    "OpenAI": "sgdsl.backends.openai",
+    "Engine": "runtime",
+    "Runtime": "runtime",
+    "RuntimeEndpoint": "sgdsl.backends.remote",
+    "Provider": "sgdsl.backends.lanes",
+    "RateLimit": "sgdsl.backends.policy",
+    "Router": "sgdsl.backends.router",
+}
+
 if not TYPE_CHECKING:  # or every name would exist for a type checker
 
     def __getattr__(name: str) -> Any:
-        """`Runtime`, the in-process engine, brings torch: it is imported when it is first used."""
-        if name == "Runtime":
-            return importlib.import_module("runtime").Runtime
+        """What brings torch (`Runtime`, the in-process engine) or an HTTP client is imported when
+        it is first used.
+        """
+        if name in _LAZY:
+            module = importlib.import_module(_LAZY[name])
+            return getattr(module, "Runtime" if name == "Engine" else name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -119,3 +169,15 @@ def flush_cache(backend: Backend | None = None) -> Any:
     if flush is None:
         raise UsageError(f"flush_cache: {chosen!r} keeps no cache; leave the call out")
     return flush()
+
+
+def get_server_info(backend: Backend | None = None) -> dict[str, Any]:
+    """What the backend tells of itself: of a server or a runtime its sizes and totals, of any
+    other its token counts.
+    """
+    chosen = backend_for(backend)
+    tell = getattr(chosen, "server_info", None)
+    if tell is None:
+        return {"max_in_flight": chosen.max_in_flight, **asdict(chosen.stats())}
+    told: dict[str, Any] = tell()
+    return told

@@ -16,8 +16,9 @@ from sgdsl import choices as choice_methods
 from sgdsl.arguments import refuse, refuse_surrogates, sampling_from, temperature_from
 from sgdsl.constraints import CONSTRAINT_ARGUMENTS, constraint_from
 from sgdsl.errors import UsageError
-from sgdsl.expressions import Expr, Hole, parts_of
+from sgdsl.expressions import Expr, Hole, Part, parts_of
 from sgdsl.graph import Gen, RoleBegin, RoleEnd, Select
+from sgdsl.reasoning import Tags, tags_of
 
 REGEX_INT = r"[-+]?[0-9]+[ \n]*"
 REGEX_FLOAT = r"[-+]?[0-9]*\.?[0-9]+[ \n]*"
@@ -53,23 +54,32 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     type: Any = None,  # noqa: A002 - the word that users look for
     grammar: str | None = None,
     constraint: Constraint | None = None,
+    substring_of: str | None = None,
     seed: int | None = None,
     healing: bool | None = None,
 ) -> Expr:
     """Text written by the model, kept as the variable `name`.
 
     None inherits from `run`. `max_tokens` and `min_tokens` count sampled tokens, without those that
-    only spell a healed literal again. At most one of `regex` (the whole output matches it),
-    `json_schema` (a dict, a bool, JSON text, a pydantic class or a `JsonSchema`), `dtype` (int,
-    float, bool, str or their names), `type` (pydantic, dataclass, Enum, Literal, list[...], ...),
-    `grammar` (the rules of a context-free grammar), `constraint` (any one of `grammars`) and
-    `choices` (a `select`). With `dtype` and `type` the variable is a value of that type. With
-    `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance; of a
-    `JsonSchema`, and in all other cases, it is the text.
+    only spell a healed literal again; with `max_tokens=0` nothing is drawn, and the variable is
+    empty. With `n` above 1 the variable is a list of n outputs, and the text goes on with the
+    first. The output ends before the first of the texts `stop`, and before what one of the patterns
+    `stop_regex` matches as soon as it matches. `return_logprob`, `top_logprobs_num` (so many
+    likeliest tokens a position) and `logprob_start_len` (from that token of the prompt on) put
+    log-probabilities into the meta info.
 
-    A constrained output ends where its constraint is complete: `stop` and `stop_token_ids` are
-    refused beside one, and those of `run` or of a role do not concern it; `min_tokens` and
-    `ignore_eos` make it go on as long as its constraint allows. `str` is no constraint.
+    At most one of `regex` (the whole output matches it), `json_schema` (a dict, a bool, JSON text,
+    a pydantic class or a `JsonSchema`), `dtype` (int, float, bool, str or their names), `type`
+    (pydantic, dataclass, Enum, Literal, list[...], ...), `grammar` (the rules of a context-free
+    grammar), `substring_of` (the output is a quotation from that text), `constraint` (any one of
+    `grammars`) and `choices` (a `select`). With `dtype` and `type` the variable is a value of that
+    type. With `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance;
+    of a `JsonSchema`, and in all other cases, it is the text.
+
+    A constrained output ends where its constraint is complete: `stop`, `stop_regex` and
+    `stop_token_ids` are refused beside one, and those of `run` or of a role do not concern it;
+    `min_tokens` and `ignore_eos` make it go on as long as its constraint allows. `str` is no
+    constraint.
 
     Raises `UsageError`, here and at once, for arguments that cannot work.
     """
@@ -92,7 +102,7 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
 
 
 def _refuse_stops(given: dict[str, Any], asked: dict[str, Any]) -> None:
-    stops = [key for key in ("stop", "stop_token_ids") if key in given]
+    stops = [key for key in ("stop", "stop_regex", "stop_token_ids") if key in given]
     if stops:
         raise UsageError(
             f"gen: {' and '.join(stops)} and {next(iter(asked))} cannot be given together; a "
@@ -217,6 +227,44 @@ def assistant_begin() -> Expr:
 
 def assistant_end() -> Expr:
     return Expr((partial(RoleEnd, role="assistant"),))
+
+
+def separate_reasoning(expr: Expr | None = None, model_type: str | None = None) -> Expr:
+    """Tell the reasoning of a text `gen` from its answer, by the tags of the family of models.
+
+    The variable is the answer; `<name>_reasoning_content` is what stands between the tags. The
+    state's text keeps both, a message's content has the answer only. Without an end tag all is
+    reasoning. In an expression of several gens each is told apart.
+
+    `model_type` is one of `sgdsl.reasoning.MODEL_TYPES`, such as "deepseek-r1" or "qwen3". Raises
+    `UsageError` for another one, for a gen without a name, and for one that is constrained.
+    """
+    tags = tags_of(model_type)
+    given: object = expr
+    parts = given.parts if isinstance(given, Expr) else ()
+    if not any(_makes(part, Gen) or _makes(part, Select) for part in parts):
+        raise UsageError(f"separate_reasoning({expr!r}): there is no gen; give it gen(...)")
+    return Expr(tuple(_told_apart(part, tags) for part in parts))
+
+
+def _makes(part: Part, kind: builtins.type) -> bool:
+    return isinstance(part, partial) and part.func is kind
+
+
+def _told_apart(part: Part, tags: Tags) -> Part:
+    if not isinstance(part, partial) or not (_makes(part, Gen) or _makes(part, Select)):
+        return part
+    name, constraint = part.keywords["name"], part.keywords.get("constraint")
+    if _makes(part, Select) or constraint is not None:
+        raise UsageError(
+            f"separate_reasoning: {name!r} is constrained, so the model cannot reason before it; "
+            "let it reason in a gen of its own first"
+        )
+    if name is None:
+        raise UsageError(
+            "separate_reasoning: a gen without a name has no variable for its reasoning; name it"
+        )
+    return partial(Gen, **{**part.keywords, "reasoning": tags})
 
 
 def image(path: object) -> NoReturn:

@@ -10,12 +10,23 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypedDict
 
+from grammars import GrammarError
 from grammars.json_values import is_text
+from grammars.search import searched
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Hole
-from sgdsl.graph import Sampling
+from sgdsl.graph import Sampling, shorten
 
 INHERIT = Sampling()
+
+MAX_COMPLETIONS = 1024
+"""Of one gen: each is a branch with its own copy of the prompt's tokens."""
+
+MAX_TOP = 256
+"""Most log-probabilities a position: a prompt of 8,000 tokens with so many takes some 250 MB."""
+
+MAX_STOP_PATTERNS = 16
+"""Each of them is looked for by itself, in every token that is written."""
 
 
 class RunArguments(TypedDict, total=False):
@@ -66,18 +77,14 @@ def sampling_from(where: str, given: Mapping[str, Any]) -> Sampling:
         return INHERIT
     known: dict[str, Any] = {}
     for name, value in given.items():
-        if (reason := _UNSUPPORTED.get(name)) is not None:
-            if value == reason[0] and isinstance(value, int):
-                continue
-            raise UsageError(
-                f"{where}: {name}={value!r} is not supported yet; {reason[1]}, or leave it out"
-            )
         allowed, check = _CHECKS[name]
         checked = check(value)
         if checked is None:
             refuse(where, name, value, allowed)
         if name == "stop":
             refuse_surrogates(where, name, checked)
+        elif name == "stop_regex":
+            _check_patterns(where, checked)
         known[_FIELDS.get(name, name)] = checked
     sampling = Sampling(**known)
     low, high = sampling.min_tokens, sampling.max_tokens
@@ -94,6 +101,16 @@ def temperature_from(where: str, value: object) -> float:
     checked: float | None = check(value)
     if checked is None:
         refuse(where, "temperature", value, allowed)
+    return checked
+
+
+def timeout_from(where: str, name: str, value: object) -> float | None:
+    """A limit in seconds, or None."""
+    if value is None:
+        return None
+    checked = _number(0.0, math.inf, above=True)(value)
+    if checked is None:
+        refuse(where, name, value, "a number of seconds above 0, or None")
     return checked
 
 
@@ -140,14 +157,41 @@ def _seed(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-_TOKENS = "a whole number of tokens, at least 1"
+def _between(low: int, high: int) -> Callable[[Any], int | None]:
+    whole = _whole(low)
+
+    def check(value: Any) -> int | None:
+        checked = whole(value)
+        return None if checked is None or checked > high else checked
+
+    return check
+
+
+def _check_patterns(where: str, patterns: tuple[str, ...]) -> None:
+    """Refuse, with the column, what cannot be looked for while it is being written."""
+    if len(patterns) > MAX_STOP_PATTERNS:
+        raise UsageError(
+            f"{where}: stop_regex has {len(patterns)} patterns, but it may have "
+            f"{MAX_STOP_PATTERNS}; join some with |"
+        )
+    for pattern in patterns:
+        try:
+            searched(pattern)
+        except GrammarError as error:
+            shown = shorten(repr(pattern), 200)
+            raise UsageError(f"{where}: stop_regex={shown} is refused: {error}") from error
+
+
+_TOKENS = "a whole number of tokens, at least 0 (0 draws nothing)"
 _PENALTY = ("a number from -2 to 2", _number(-2.0, 2.0))
 
 _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "max_tokens": (_TOKENS, _whole(1)),
-    "max_new_tokens": (_TOKENS, _whole(1)),
+    "max_tokens": (_TOKENS, _whole(0)),
+    "max_new_tokens": (_TOKENS, _whole(0)),
+    "n": (f"a whole number from 1 to {MAX_COMPLETIONS}", _between(1, MAX_COMPLETIONS)),
     "min_tokens": ("a whole number of tokens, at least 0", _whole(0)),
     "stop": ("a non-empty str, or a list of such", _stop),
+    "stop_regex": ("a pattern (a non-empty str), or a list of such", _stop),
     "stop_token_ids": ("a list of token ids", _token_ids),
     "temperature": ("a number, at least 0 (0 is greedy)", _number(0.0, math.inf)),
     "top_p": ("a number above 0, at most 1 (off)", _number(0.0, 1.0, above=True)),
@@ -157,16 +201,10 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "presence_penalty": _PENALTY,
     "ignore_eos": ("True or False", _flag),
     "return_logprob": ("True or False", _flag),
+    "logprob_start_len": ("a token's index in the prompt, or -1 (none)", _whole(-1)),
+    "top_logprobs_num": (f"a whole number from 0 to {MAX_TOP}", _between(0, MAX_TOP)),
+    "return_text_in_logprobs": ("True or False", _flag),
     "healing": ("True or False", _flag),
     "seed": ("a whole number", _seed),
 }
 _FIELDS = {"max_new_tokens": "max_tokens"}
-
-# Name: the value that asks for nothing, and what to do instead.
-_UNSUPPORTED: dict[str, tuple[int | None, str]] = {
-    "n": (1, "call it n times, or use s.fork(n)"),
-    "stop_regex": (None, "end the output with regex=... instead"),
-    "logprob_start_len": (None, "return_logprob=True gives those of the output"),
-    "top_logprobs_num": (0, "return_logprob=True gives those of the tokens taken"),
-    "return_text_in_logprobs": (0, "return_logprob=True gives them without text"),
-}

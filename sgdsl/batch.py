@@ -1,59 +1,45 @@
 """Many calls of one program: their threads, their order and their end.
 
-Owns the pool of threads that runs bodies, the bound on rows in flight, and what happens on failure
-and Ctrl-C. Knows nothing of arguments, graphs or models: a row is whatever `start` makes of it.
+Owns the pool of threads that runs bodies, the bound on rows in flight, and what happens on failure,
+at the deadline and on Ctrl-C. Knows nothing of arguments, graphs or models: a row is whatever
+`start` makes of it.
 
 One thread runs bodies as long as they do not wait: a body that never reads costs no thread. A body
 that waits (for a model, or for long for anything else) makes the pool add a thread, within bounds.
+A body whose run was cancelled does not hold its row up: its thread is left behind, and rejoins the
+pool if the body ends after all.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sgdsl.batch_errors import BatchFailed, BatchInterrupted
-from sgdsl.execution import GRACE_S, Execution
+from sgdsl.errors import CancelledError, DeadlineError
+from sgdsl.execution import UNWIND_S, Execution
+from sgdsl.flights import MAX_LEFT, Ended, Flight, Limits, OnError, Worker
 from sgdsl.outcome import Outcome
 from sgdsl.progress import Progress
 from sgdsl.run import Run
 from sgdsl.state import ProgramState
+from sgdsl.threads import left_behind
+from sgdsl.timer import deadlines, errands
 from sgdsl.waiting import blocking, blocking_hook
 
 Row = TypeVar("Row")
-OnError = Literal["collect", "raise"]
-
-AUTO_THREADS = 256
-"""Threads of a batch at most, when the caller does not say. One that waits costs some 50 KB."""
+State = ProgramState[Any]
 
 TICK_S = 0.05
 """How often a waiting caller looks after the pool and the progress bar."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """`ahead`: rows started but not yet taken by the caller; None keeps all results."""
-
-    in_flight: int
-    threads: int
-    ahead: int | None = None
-
-
-@dataclass(slots=True)
-class _Flight:
-    execution: Execution
-    num_open: int = 2  # the body and the run end separately, in either order
-
-
-class _Ended(NamedTuple):
-    """A row as the caller will get it."""
-
-    state: ProgramState
-    run: Run
+GRACE_S = 1.0
+"""How long the end of a batch waits for a row that is being started. What yields rows one by one
+may be stuck itself: that is not waited for.
+"""
 
 
 class Batch(Generic[Row]):
@@ -81,67 +67,101 @@ class Batch(Generic[Row]):
         self._num_taken = 0
         self._num_starting = 0
         self._num_yielded = 0
-        self._num_threads = self._num_running = self._num_idle = 0
-        self._flights: dict[int, _Flight] = {}
-        self._finished: dict[int, _Ended] = {}
+        self._num_threads = self._num_running = self._num_idle = self._num_left = 0
+        self._flights: dict[int, Flight] = {}
+        self._finished: dict[int, Ended] = {}  # in the order of their ends
         self._unread: dict[int, None] = {}  # finished rows whose values the caller has to parse
         self._num_finished = self._num_failed = 0
         self._failure: tuple[int, BaseException] | None = None
         self._input_error: BaseException | None = None
-        self._exhausted = self._forced = False
+        self._exhausted = False
         self._stopped = threading.Event()
+        self._expired: CancelledError | None = None  # why all rows end before their time
 
     # The caller's side.
 
-    def collect(self) -> list[ProgramState]:
+    def collect(self) -> list[State]:
         """All states, in the order of the rows."""
         try:
-            with self._progress:
+            with self._progress, self._deadline():
                 self._await(self._all_done)
         except KeyboardInterrupt:
             raise _interrupted(self._stop_all()) from None
         if self._failure is not None:
             self._raise_failure(self._stop_all())
+        if self._expired is not None:
+            rows = self._stop_all()
+            if self._on_error == "raise":
+                self._failure = self._num_taken, self._expired  # all that were started are fine
+                self._raise_failure(rows)
+            return [row.state for row in rows]
         if self._input_error is not None:
             raise self._input_error
         return [self._finished[index].state for index in range(self._num_taken)]
 
-    def in_order(self) -> Iterator[ProgramState]:
+    def in_order(self) -> Generator[State]:
         """The states in the order of the rows, each as soon as it and those before are finished."""
+        for _, state in self._as_finished(lambda: self._num_yielded):
+            yield state
+
+    def as_completed(self) -> Generator[tuple[int, State]]:
+        """The states with the indices of their rows, each as soon as it is finished."""
+        return self._as_finished(lambda: next(iter(self._finished), -1))
+
+    def cancel(self) -> None:
+        """End the batch from another thread: what goes on is cancelled, and the caller hears."""
+        self._expire(CancelledError("the batch was cancelled"))
+
+    def _as_finished(self, following: Callable[[], int]) -> Generator[tuple[int, State]]:
+        """`following`: the index to yield next; one that is not finished is waited for."""
         try:
-            with self._progress:
-                for index in self._indices():
-                    yield self._take(index)
+            with self._progress, self._deadline():
+                while (index := self._wait_for(following)) is not None:
+                    yield index, self._take(index)
+                for index, row in self._rest():
+                    yield index, row.state
         except KeyboardInterrupt:
             raise _interrupted(self._stop()) from None
         finally:
             if not self._stopped.is_set() and not self._all_done():  # left early
                 self._stop()
 
-    def _indices(self) -> Iterator[int]:
-        while True:
-            index = self._num_yielded
-            self._await(
-                lambda: index in self._finished or self._all_done(),  # noqa: B023
-                row=index,
-            )
-            if self._failure is not None:
-                self._raise_failure(self._stop())
-            if index not in self._finished:
-                break
-            yield index
-        if self._input_error is not None:
+    def _wait_for(self, following: Callable[[], int]) -> int | None:
+        """The next row to yield; None when there is none."""
+        self._await(lambda: following() in self._finished or self._all_done(), following=following)
+        if self._failure is not None:
+            self._raise_failure(self._stop())
+        index = following()
+        if index in self._finished:
+            return index
+        if self._expired is None and self._input_error is not None:
             raise self._input_error
+        return None
 
-    def _take(self, index: int) -> ProgramState:
+    def _rest(self) -> Iterator[tuple[int, Ended]]:
+        """The rows that an expired batch has not started, or was about to."""
+        if self._expired is None:
+            return
+        never = list(self._never_started()) if self._limits.sized else []
+        with self._lock:
+            self._await_starting()
+            late, self._finished = self._finished, {}
+        yield from sorted(late.items())
+        yield from enumerate(never, self._num_taken)
+        if not self._limits.sized:
+            raise type(self._expired)(f"{self._expired}; the rest of its rows was not read")
+
+    def _take(self, index: int) -> State:
         with self._lock:
             self._num_yielded += 1
             self._room.notify()
             return self._finished.pop(index).state
 
-    def _await(self, reached: Callable[[], bool], *, row: int | None = None) -> None:
-        """Until `reached()`, or a failure to raise; the values of finished rows (of `row` alone, if
-        one is given) are parsed meanwhile. Not where a row's end is heard of: as a rule, that is
+    def _await(
+        self, reached: Callable[[], bool], *, following: Callable[[], int] | None = None
+    ) -> None:
+        """Until `reached()`, or a failure to raise; the values of finished rows (of the `following`
+        alone, if given) are parsed meanwhile. Not where a row's end is heard of: as a rule, that is
         the backend's thread.
         """
         with self._lock:
@@ -150,14 +170,14 @@ class Batch(Generic[Row]):
         num_taken, done = -1, False
         while not done:
             with blocking(), self._lock:
-                unread = self._next_unread(row)
+                unread = self._next_unread(following)
                 if unread is None and not self._awaited():
                     self._news.wait(TICK_S)
                 if num_taken == self._num_taken:  # every thread is held up by what it does
                     self._staff(self._num_threads)
                 num_taken = self._num_taken
                 if unread is None:
-                    unread = self._next_unread(row)
+                    unread = self._next_unread(following)
                 done = unread is None and self._awaited()
             if unread is not None:
                 outcome = self._finished[unread].run.conclude()
@@ -165,56 +185,99 @@ class Batch(Generic[Row]):
                     self._count(unread, outcome)
             self._progress.show(self._num_finished, self._num_failed)
 
-    def _next_unread(self, row: int | None) -> int | None:
+    def _next_unread(self, following: Callable[[], int] | None) -> int | None:
         """Takes the row away. Under the lock."""
-        if self._failure is not None or not (self._unread if row is None else row in self._unread):
+        if self._failure is not None or not self._unread:
             return None
-        index = self._unread.popitem()[0] if row is None else row
-        self._unread.pop(index, None)
+        index = next(reversed(self._unread)) if following is None else following()
+        if index not in self._unread:
+            return None
+        del self._unread[index]
         return index
 
     def _all_done(self) -> bool:
+        if self._expired is not None:
+            return not self._flights
         return self._exhausted and not self._flights and not self._num_starting
 
-    def _raise_failure(self, rows: list[_Ended]) -> None:
+    def _raise_failure(self, rows: list[Ended]) -> None:
         assert self._failure is not None, "there is a failure to raise"
         row, error = self._failure
         raise BatchFailed(error, row=row, states=[each.state for each in rows]) from error
 
-    def _stop_all(self) -> list[_Ended]:
-        """Stop; all rows, those never started included."""
-        ended = self._stop()
-        if self._input.acquire(timeout=GRACE_S):
-            for row in self._rows:
-                execution = self._start(self._num_taken, row)
-                execution.run.finish_cancelled("its batch ended before it was started")
-                execution.run.release()
-                ended.append(_Ended(execution.state, execution.run))
-                self._num_taken += 1
-            self._input.release()
-        return ended
+    # The end before its time.
 
-    def _stop(self) -> list[_Ended]:
-        """Start no more rows, cancel those in flight; the rows that were not yielded."""
+    @contextmanager
+    def _deadline(self) -> Iterator[None]:
+        timeout_s = self._limits.timeout_s
+        if timeout_s is None:
+            yield
+            return
+        error = DeadlineError(f"timeout_s={timeout_s:g} s passed before the batch had ended")
+        alarm = deadlines.after(timeout_s, partial(self._expire, error))
+        try:
+            yield
+        finally:
+            alarm.cancel()
+
+    def _expire(self, error: CancelledError) -> None:
+        """All rows end here and now; the backend is told on another thread."""
+        for flight in self._halt(error):
+            flight.execution.run.end(type(error)(str(error)))
+            errands.after(0, flight.execution.wake)
+        with self._lock:
+            self._news.notify_all()
+
+    def _halt(self, error: CancelledError | None) -> list[Flight]:
+        """Start no more rows; those that are in flight."""
         with self._lock:
             self._stopped.set()
+            if self._expired is None:
+                self._expired = error
             self._room.notify_all()
-            flights = list(self._flights.values())
-        for flight in flights:
-            flight.execution.cancel()
+            return list(self._flights.values())
+
+    def _stop(self) -> list[Ended]:
+        """Start no more rows, cancel those in flight; the rows that were not yielded."""
+        for flight in self._halt(None):
+            flight.execution.end(CancelledError("its batch ended first"))
         try:
             with self._lock:
-                self._awaited = lambda: not self._flights and not self._num_starting
-                self._news.wait_for(self._awaited, GRACE_S)
+                self._awaited = lambda: not self._num_left and not self._num_starting
+                self._news.wait_for(self._awaited, UNWIND_S)
         except KeyboardInterrupt:
-            pass  # impatient: do not wait for the backend
+            pass  # impatient: do not wait for the bodies
         with self._lock:
-            self._forced = True
-            executions = {index: flight.execution for index, flight in self._flights.items()}
-            ended = self._finished | {i: _Ended(e.state, e.run) for i, e in executions.items()}
-        for execution in executions.values():
-            execution.run.finish_cancelled("its batch ended first")
-        return [ended[index] for index in sorted(ended)]
+            self._await_starting()
+            return [self._finished[index] for index in sorted(self._finished)]
+
+    def _stop_all(self) -> list[Ended]:
+        """Stop; all rows, those never started included."""
+        self._stop()
+        never = list(self._never_started())
+        with self._lock:
+            self._await_starting()
+            return [*(self._finished[index] for index in sorted(self._finished)), *never]
+
+    def _await_starting(self) -> None:
+        """Until rows that are being started have ended; not for ever. Under the lock."""
+        self._awaited = lambda: not self._num_starting and not self._flights
+        self._news.wait_for(self._awaited, GRACE_S if self._limits.sized else UNWIND_S)
+
+    def _never_started(self) -> Iterator[Ended]:
+        if not self._input.acquire(timeout=GRACE_S):
+            return
+        try:
+            for index, row in enumerate(self._rows, self._num_taken):
+                yield self._cancelled(self._start(index, row))
+        finally:
+            self._input.release()
+
+    def _cancelled(self, execution: Execution) -> Ended:
+        error = self._expired or CancelledError("its batch ended")
+        return Ended.never_started(
+            execution, type(error)(f"{error}; this row had not been started by then")
+        )
 
     # The workers' side.
 
@@ -227,9 +290,9 @@ class Batch(Generic[Row]):
         for _ in range(wanted):
             if self._num_idle or self._exhausted or self._stopped.is_set() or not self._has_room():
                 return
-            worker = threading.Thread(target=self._work, name="sgdsl-batch", daemon=True)
+            thread = threading.Thread(target=self._work, name="sgdsl-batch", daemon=True)
             try:
-                worker.start()
+                thread.start()
             except RuntimeError:  # the system gives no more threads: go on with those there are
                 if self._num_threads == 0:
                     raise
@@ -245,18 +308,21 @@ class Batch(Generic[Row]):
         )
 
     def _work(self) -> None:
-        blocking_hook.set(self._blocked)
-        while (taken := self._next()) is not None:
-            index, execution = taken
-            execution.run.when_finished(partial(self._ended, index))
+        worker = Worker()
+        blocking_hook.set(partial(self._blocked, worker))
+        while (flight := self._next(worker)) is not None:
+            flight.execution.run.when_finished(partial(self._run_over, flight))
+            if (limit_s := self._limits.row_timeout_s) is not None:
+                flight.execution.limit(limit_s, "row_timeout_s")
             with suppress(BaseException):  # it is the outcome of this row
-                execution.body()
-            self._ended(index)
+                flight.execution.body()
+            if not self._body_over(flight):
+                return
         with self._lock:
             self._num_threads -= 1
             self._num_running -= 1
 
-    def _next(self) -> tuple[int, Execution] | None:
+    def _next(self, worker: Worker) -> Flight | None:
         """The next row, once there is room for it; None when there is none."""
         with self._lock:
             self._num_running -= 1
@@ -269,14 +335,14 @@ class Batch(Generic[Row]):
             if self._stopped.is_set() or self._exhausted:
                 return None
             self._num_starting += 1
-        started: tuple[int, Execution] | None = None
+        flight: Flight | None = None
         try:
             with self._input:
                 if not self._stopped.is_set():
                     row = next(self._rows)
                     index = self._num_taken
                     self._num_taken += 1
-                    started = index, self._start(index, row)
+                    flight = Flight(index, self._start(index, row), worker)
         except StopIteration:
             self._exhausted = True
         except BaseException as error:  # noqa: BLE001 - the caller raises it, after the rows before
@@ -284,55 +350,95 @@ class Batch(Generic[Row]):
             self._input_error = error
         with self._lock:
             self._num_starting -= 1
-            if started is None:
-                self._room.notify_all()
-                self._tell()
-                return None
-            self._flights[started[0]] = _Flight(started[1])
-        if self._stopped.is_set():
-            started[1].cancel()
-        return started
+            if flight is not None and not self._stopped.is_set():
+                self._flights[flight.index] = flight
+                return flight
+            if flight is not None:  # the batch has ended while it was started
+                self._finished[flight.index] = self._cancelled(flight.execution)
+            self._room.notify_all()
+            self._tell()
+            return None
 
     @contextmanager
-    def _blocked(self) -> Iterator[None]:
+    def _blocked(self, worker: Worker) -> Iterator[None]:
         with self._lock:
-            self._num_running -= 1
-            self._staff()
+            worker.waiting = True
+            if not worker.left:
+                self._num_running -= 1
+                self._staff()
         try:
             yield
         finally:
             with self._lock:
-                self._num_running += 1
+                worker.waiting = False
+                if not worker.left:
+                    self._num_running += 1
 
-    def _ended(self, index: int, _: object = None) -> None:
-        """The body or the run of a row has ended."""
+    def _run_over(self, flight: Flight, run: Run) -> None:
+        """The run of a row has ended; one that was cancelled does not wait for its body."""
+        crowded = False
         with self._lock:
-            flight = self._flights[index]
-            flight.num_open -= 1
-            if flight.num_open:
+            flight.in_run = False
+            if flight.in_body and run.ended_by_program:
+                crowded = self._leave(flight.worker)
+        self._land(flight)
+        if crowded:
+            self._expire(CancelledError(f"{self._num_left} bodies of the batch do not return"))
+
+    def _leave(self, worker: Worker) -> bool:
+        """Go on without this thread. Whether there are too many like it. Under the lock."""
+        worker.left = True
+        self._num_left += 1
+        left_behind.add(1)
+        self._num_threads -= 1
+        if not worker.waiting:
+            self._num_running -= 1
+        return self._num_left >= MAX_LEFT * max(self._limits.threads, self._limits.in_flight)
+
+    def _body_over(self, flight: Flight) -> bool:
+        """The body of a row has returned. Whether its thread still belongs to the pool."""
+        with self._lock:
+            flight.in_body = False
+            if flight.worker.left:
+                flight.worker.left = False
+                self._num_left -= 1
+                left_behind.add(-1)
+                self._tell()
+                if self._num_threads >= self._limits.threads:
+                    return False
+                self._num_threads += 1
+                self._num_running += 1
+                return True
+        self._land(flight)
+        return True
+
+    def _land(self, flight: Flight) -> None:
+        """Hand the row over, if nothing of it goes on."""
+        with self._lock:
+            if not flight.landed or flight.index not in self._flights:
                 return
-            releasable = not self._forced
         run = flight.execution.run
         assert run.outcome is not None, "a row ends with an outcome"
-        if releasable and run.returned:
+        if run.returned:
             run.release()
         with self._lock:
-            del self._flights[index]
-            self._finished[index] = _Ended(flight.execution.state, run)
+            if self._flights.pop(flight.index, None) is None:
+                return
+            self._finished[flight.index] = Ended(flight.execution.state, run)
             self._num_finished += 1
             if run.unread:
-                self._unread[index] = None
+                self._unread[flight.index] = None
             else:
-                self._count(index, run.outcome)
+                self._count(flight.index, run.outcome)
             self._room.notify()
             self._staff()
             self._tell()
 
     def _count(self, index: int, outcome: Outcome | None) -> None:
-        if outcome is not None and outcome.status == "failed":
+        if outcome is not None and outcome.error is not None:
             self._num_failed += 1
-            if self._on_error == "raise" and self._failure is None:
-                assert outcome.error is not None, "a failed run has an error"
+            stopping = self._stopped.is_set() and self._expired is None
+            if self._on_error == "raise" and self._failure is None and not stopping:
                 self._failure = (index, outcome.error)
 
     def _tell(self) -> None:
@@ -340,7 +446,7 @@ class Batch(Generic[Row]):
             self._news.notify()
 
 
-def _interrupted(rows: list[_Ended]) -> BatchInterrupted:
+def _interrupted(rows: list[Ended]) -> BatchInterrupted:
     outcomes = [row.run.outcome for row in rows]
     finished = sum(each is not None and each.status != "cancelled" for each in outcomes)
     return BatchInterrupted([row.state for row in rows], num_finished=finished)

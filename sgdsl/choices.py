@@ -12,15 +12,24 @@ from typing import Any, Protocol
 
 from sgdsl.errors import BackendError
 
+Token = tuple[int, str]
+"""A token's id and its text."""
+
+TokenLogprob = tuple[float, int | None, str | None]
+"""SGLang's format: the log-probability, id and text; None where the backend does not tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChoiceScores:
     """`conditional[i][t]` = log p(token t of choice i | prompt, tokens before); `unconditional`
-    the same without the prompt, given only when the method asks for it.
+    the same without the prompt, given only when the method asks for it. `tokens` and
+    `unconditional_tokens`: the ids and texts of those tokens, from backends that know them.
     """
 
     conditional: Sequence[Sequence[float]]
     unconditional: Sequence[Sequence[float]] | None = None
+    tokens: Sequence[Sequence[Token]] | None = None
+    unconditional_tokens: Sequence[Sequence[Token]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +39,28 @@ class Choice:
     index: int
     probabilities: tuple[float, ...]
 
-    def meta(self, choices: Sequence[str], scores: ChoiceScores) -> dict[str, Any]:
-        """What `get_meta_info` tells of a select; every list is in the order of `choices`."""
+    def meta(
+        self, choices: Sequence[str], scores: ChoiceScores, *, method: ChoicesMethod | None = None
+    ) -> dict[str, Any]:
+        """What `get_meta_info` tells of a select under `method`, with SGLang's keys; every list is
+        in the order of `choices`.
+        """
+        conditional = _means(scores.conditional)
         meta: dict[str, Any] = {
             "choices": list(choices),
             "probabilities": list(self.probabilities),
-            "normalized_prompt_logprobs": _means(scores.conditional),
-            "input_token_logprobs": [list(row) for row in scores.conditional],
+            "normalized_prompt_logprobs": conditional,
+            "input_token_logprobs": _told(scores.conditional, scores.tokens),
+            "output_token_logprobs": [[] for _ in choices],
         }
         if scores.unconditional is not None:
-            meta["normalized_unconditional_logprobs"] = _means(scores.unconditional)
-            meta["unconditional_token_logprobs"] = [list(row) for row in scores.unconditional]
+            told = _told(scores.unconditional, scores.unconditional_tokens)
+            meta["unconditional_token_logprobs"] = told
+            meta["normalized_unconditional_prompt_logprobs"] = [
+                c - u for c, u in zip(conditional, _means(scores.unconditional), strict=True)
+            ]
+        if isinstance(method, GreedyTokenSelection):
+            meta["greedy_logprob_matrix"] = _padded(scores.conditional)
         return meta
 
 
@@ -172,6 +192,17 @@ def _check(scores: ChoiceScores) -> None:
             raise BackendError(f"a select needs log-probabilities that are numbers, got {table}")
     if scores.unconditional is not None and len(scores.unconditional) != len(scores.conditional):
         raise BackendError("a select needs as many unconditional scores as conditional ones")
+
+
+def _told(
+    table: Sequence[Sequence[float]], tokens: Sequence[Sequence[Token]] | None
+) -> list[list[TokenLogprob]]:
+    if tokens is None:
+        return [[(logprob, None, None) for logprob in row] for row in table]
+    return [
+        [(logprob, *token) for logprob, token in zip(row, known, strict=True)]
+        for row, known in zip(table, tokens, strict=True)
+    ]
 
 
 def _means(table: Sequence[Sequence[float]]) -> list[float]:

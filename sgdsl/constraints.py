@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from grammars import Cfg, Constraint, GrammarError, JsonSchema, Regex, TypeOf
+from grammars import Cfg, Constraint, GrammarError, JsonSchema, Regex, Substring, TypeOf
 from sgdsl.arguments import refuse
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Hole
@@ -77,6 +77,12 @@ def _from_grammar(where: str, text: object) -> Made:
     return _grammar(text), False
 
 
+def _from_source(where: str, text: object) -> Made:
+    if not isinstance(text, str):
+        refuse(where, "substring_of", text, "the text to quote from, as a str")
+    return Substring(text), False
+
+
 def _from_constraint(where: str, constraint: object) -> Made:
     """A constraint as it is. What the variable is follows from the constraint, never from the
     argument that it came by: the text of a `JsonSchema`, what any other reads in its text.
@@ -100,6 +106,7 @@ _MAKERS: dict[str, Callable[[str, Any], Made]] = {
     "dtype": _from_dtype,
     "type": _from_type,
     "grammar": _from_grammar,
+    "substring_of": _from_source,
     "constraint": _from_constraint,
 }
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
+from sgdsl.arguments import RUN_ARGUMENTS, sampling_from
 from sgdsl.backends.base import Backend
 from sgdsl.errors import TraceError, UsageError
-from sgdsl.graph import Sampling
+from sgdsl.graph import DEFAULT_SAMPLING, Sampling
 from sgdsl.seeds import MASK, derive_seed
 
 _NO_BACKEND = (
@@ -72,9 +75,23 @@ def backend_for(given: Backend | None) -> Backend:
     return _default_backend
 
 
-def seed_for(given: int | None) -> int:
+def sampling_for(where: str, given: Mapping[str, Any]) -> Sampling:
+    """What `given` (public argument names, None values absent) asks for, over the caller's."""
+    unknown = given.keys() - RUN_ARGUMENTS
+    if unknown:
+        raise UsageError(
+            f"{where}: no arguments {sorted(unknown)}; there are {sorted(RUN_ARGUMENTS)}"
+        )
+    current = caller.get()
+    defaults = DEFAULT_SAMPLING if current is None else current.sampling
+    asked = {name: value for name, value in given.items() if name != "seed"}
+    return sampling_from(where, asked).over(defaults)
+
+
+def seed_for(given: int | None, where: str = "seed_for") -> int:
     """`given`, else one derived from the caller's, else a random one."""
     if given is not None:
+        sampling_from(where, {"seed": given})
         return given & MASK
     current = caller.get()
     if current is not None:

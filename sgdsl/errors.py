@@ -22,8 +22,33 @@ class BackendError(SgdslError, RuntimeError):
     """The backend's fault: it died, was closed, or answered nonsense."""
 
 
+class ProviderError(BackendError):
+    """A provider could not be reached, refused, or answered nonsense.
+
+    `status`: of HTTP, None without an answer. `retryable`: the same request may succeed later;
+    `retry_after_s`: when, if the provider says so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
 class CancelledError(SgdslError):
     """The run was cancelled before it could finish."""
+
+
+class DeadlineError(CancelledError):
+    """A run took longer than it was given: `timeout_s`, or `row_timeout_s` of a batch."""
 
 
 class ProgramError(SgdslError, RuntimeError):
@@ -37,3 +62,13 @@ class ProgramError(SgdslError, RuntimeError):
         super().__init__(message)
         self.node = node
         self.source = source
+
+
+class CheckFailed(ProgramError):  # noqa: N818 - as `BatchFailed`
+    """A `check` did not pass however often its gen was written again. `value`: the last one; None
+    where it could not even be read.
+    """
+
+    def __init__(self, message: str, *, node: str, source: str, value: object) -> None:
+        super().__init__(message, node=node, source=source)
+        self.value = value

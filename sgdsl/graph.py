@@ -1,4 +1,4 @@
-"""The execution graph: frozen nodes, their check and their printed form.
+"""The execution graph: nodes in the order of the program, their check and their printed form.
 
 Owns what a program compiles to. Pure data: knows nothing of execution, tokens, threads or backends.
 A graph is a flat list of nodes in the order in which the program wrote them; `branch` says on which
@@ -9,231 +9,67 @@ tests, errors and docs show.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from itertools import chain
 
-from grammars import Constraint
 from grammars.json_values import is_text
+from sgdsl.draw import draw
 from sgdsl.errors import UsageError
-from sgdsl.source import Source
-
-ROOT = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How to sample. None means: inherit from the run, and in the end from `DEFAULT_SAMPLING`.
-
-    `max_tokens` and `min_tokens` count sampled tokens; `top_k = -1` and `top_p = 1.0` mean off;
-    `temperature = 0` is greedy. `healing`: a literal's last tokens may merge into the first sampled
-    one; tokens that only spell the literal again do not count.
-    """
-
-    max_tokens: int | None = None
-    min_tokens: int | None = None
-    stop: tuple[str, ...] | None = None
-    stop_token_ids: tuple[int, ...] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    ignore_eos: bool | None = None
-    seed: int | None = None
-    return_logprob: bool | None = None
-    healing: bool | None = None
-
-    def over(self, defaults: Sampling) -> Sampling:
-        """This one where it says something, `defaults` where it is silent."""
-        return _over(self, defaults)
-
-    def __str__(self) -> str:
-        said = ((name, getattr(self, name)) for name in _SAMPLING)
-        return " ".join(f"{name}={value!r}" for name, value in said if value is not None)
-
-
-_SAMPLING = tuple(field.name for field in fields(Sampling))
-
-
-@lru_cache(maxsize=4096)
-def _over(own: Sampling, defaults: Sampling) -> Sampling:
-    """Ten thousand rows that pass the same `gen` share one."""
-    said = {name: v for name in _SAMPLING if (v := getattr(own, name)) is not None}
-    return replace(defaults, **said) if said else defaults
-
-
-DEFAULT_SAMPLING = Sampling(
-    max_tokens=128,
-    min_tokens=0,
-    stop=(),
-    stop_token_ids=(),
-    temperature=1.0,
-    top_p=1.0,
-    top_k=-1,
-    min_p=0.0,
-    frequency_penalty=0.0,
-    presence_penalty=0.0,
-    ignore_eos=False,
-    return_logprob=False,
-    healing=True,
+from sgdsl.html import graph_html
+from sgdsl.mermaid import to_mermaid
+from sgdsl.nodes import (
+    JOIN_MODES,
+    ROOT,
+    Assign,
+    Check,
+    Collect,
+    Fork,
+    Gen,
+    Join,
+    Node,
+    Ref,
+    RoleBegin,
+    RoleEnd,
+    ScopeBegin,
+    ScopeEnd,
+    Select,
+    Text,
+    may_define,
+    shorten,
 )
-"""`seed` stays None: the run draws one, and says which (`Run.seed`)."""
+from sgdsl.outline import by_branch
+from sgdsl.sampling import DEFAULT_SAMPLING, Sampling
+
+__all__ = [
+    "DEFAULT_SAMPLING",
+    "JOIN_MODES",
+    "ROOT",
+    "Assign",
+    "Check",
+    "Collect",
+    "Fork",
+    "Gen",
+    "Graph",
+    "Join",
+    "Node",
+    "Ref",
+    "RoleBegin",
+    "RoleEnd",
+    "Sampling",
+    "ScopeBegin",
+    "ScopeEnd",
+    "Select",
+    "Shape",
+    "Text",
+    "may_define",
+    "shorten",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One step of a graph. `id` rises in the order of the program, over all branches of a run."""
+HTML_NODES = 1000
+"""How many nodes a notebook shows."""
 
-    id: int
-    branch: int
-    source: Source | None
-    kind: ClassVar[str] = "node"
-
-    def describe(self) -> str:
-        return ""
-
-    def __str__(self) -> str:
-        return f"%{self.id} {self.kind} {self.describe()}".rstrip()
-
-
-def shorten(text: str, limit: int = 60) -> str:
-    """`text` with its middle left out if it is longer than `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 12] + " ... " + text[-7:]
-
-
-@dataclass(frozen=True, slots=True)
-class Text(Node):
-    """Literal text. Special tokens in it are plain text."""
-
-    text: str
-    kind: ClassVar[str] = "text"
-
-    def describe(self) -> str:
-        return repr(shorten(self.text))
-
-
-@dataclass(frozen=True, slots=True)
-class Ref(Node):
-    """The text of an earlier variable, put in without a read."""
-
-    name: str
-    kind: ClassVar[str] = "ref"
-
-    def describe(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Gen(Node):
-    """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text."""
-
-    name: str | None
-    sampling: Sampling = field(default_factory=Sampling)
-    constraint: Constraint | None = None
-    typed: bool = False
-    kind: ClassVar[str] = "gen"
-
-    def describe(self) -> str:
-        constraint = "" if self.constraint is None else f" {shorten(repr(self.constraint), 100)}"
-        return f"{self.name or '_'}{constraint} {self.sampling}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class Select(Node):
-    """The best of `choices` by their token log-probabilities under `method` (a `ChoicesMethod`).
-
-    `temperature` 0 takes the best; above it samples from the probabilities at that temperature.
-    """
-
-    name: str | None
-    choices: tuple[str, ...]
-    method: Any
-    temperature: float = 0.0
-    kind: ClassVar[str] = "select"
-
-    def describe(self) -> str:
-        return f"{self.name or '_'} {shorten(repr(list(self.choices)), 100)}"
-
-
-@dataclass(frozen=True, slots=True)
-class RoleBegin(Node):
-    role: str
-    kind: ClassVar[str] = "role"
-
-    def describe(self) -> str:
-        return f"{self.role} {{"
-
-
-@dataclass(frozen=True, slots=True)
-class RoleEnd(Node):
-    role: str
-    kind: ClassVar[str] = "role"
-
-    def describe(self) -> str:
-        return f"}} {self.role}"
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeBegin(Node):
-    """Everything appended until the matching `ScopeEnd` becomes the variable `name`."""
-
-    name: str
-    kind: ClassVar[str] = "scope"
-
-    def describe(self) -> str:
-        return f"{self.name} {{"
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeEnd(Node):
-    name: str
-    kind: ClassVar[str] = "scope"
-
-    def describe(self) -> str:
-        return f"}} {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Assign(Node):
-    """`s[name] = value`: no text, only the variable. `text` is what a `Ref` to it puts in; it is
-    made with the node, since `str(value)` can be anybody's code.
-    """
-
-    name: str
-    value: Any
-    text: str
-    kind: ClassVar[str] = "assign"
-
-    def describe(self) -> str:
-        return f"{self.name} = {shorten(repr(self.value))}"
-
-
-@dataclass(frozen=True, slots=True)
-class Fork(Node):
-    """Branches that start as copies of this one: its text, variables, messages and open role."""
-
-    children: tuple[int, ...]
-    kind: ClassVar[str] = "fork"
-
-    def describe(self) -> str:
-        return "-> " + ", ".join(f"b{child}" for child in self.children)
-
-
-@dataclass(frozen=True, slots=True)
-class Join(Node):
-    """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`."""
-
-    children: tuple[int, ...]
-    mode: str
-    kind: ClassVar[str] = "join"
-
-    def describe(self) -> str:
-        return f"{self.mode} <- " + ", ".join(f"b{child}" for child in self.children)
-
-
-JOIN_MODES = ("gather_variable", "concate_and_append")
+_DEEPEST = 60
 
 
 class Shape:
@@ -248,6 +84,9 @@ class Shape:
         self._inherited: dict[int, frozenset[str]] = {ROOT: frozenset()}
         self._forked_in: dict[int, str | None] = {}  # the role that was open at the fork
         self._with_roles: set[int] = set()  # branches on which roles began or ended
+        self._since_gen: dict[int, tuple[int, tuple[str | int, ...]]] = {}
+        """The id of a branch's last gen, and what was written since, that first; an int is an
+        unnamed one's position. No entry: there is nothing to check."""
         self._last_id = -1
         self.names: dict[int, dict[str, None]] = {ROOT: {}}
         """What the nodes of a branch define, in their order."""
@@ -265,7 +104,7 @@ class Shape:
             return
         branch, last_id = nodes[0].branch, self._last_id
         before = (list(self._open[branch]), dict(self.names[branch]), self.num_unnamed[branch])
-        with_roles = branch in self._with_roles
+        with_roles, since_gen = branch in self._with_roles, self._since_gen.get(branch)
         try:
             for node in nodes:
                 assert node.branch == branch, "what is written at once stands on one branch"
@@ -275,6 +114,9 @@ class Shape:
             self._open[branch], self.names[branch], self.num_unnamed[branch] = before
             if not with_roles:
                 self._with_roles.discard(branch)
+            self._since_gen.pop(branch, None)
+            if since_gen is not None:
+                self._since_gen[branch] = since_gen
             self._last_id = last_id
             raise
 
@@ -293,12 +135,19 @@ class Shape:
                         f"{node} at {node.source}: a lone surrogate is no text; "
                         "encode or replace it"
                     )
-            case Gen(name=name) | Select(name=name):
+            case Gen(name=name):
+                key = name or self.num_unnamed[node.branch]
+                self._since_gen[node.branch] = (node.id, (key,))
                 self._define(node.branch, name)
-            case Assign(name=name):
+                if node.reasoning_name is not None:
+                    self._define(node.branch, node.reasoning_name)
+            case Select(name=name) | Assign(name=name):
+                self._since_gen.pop(node.branch, None)
                 self._define(node.branch, name)
             case Ref(name=name):
                 self._require(node, name)
+            case Check(name=name):
+                self.checked(node, name)
             case RoleBegin() | RoleEnd() | ScopeBegin() | ScopeEnd():
                 self._bracket(node)
             case Fork():
@@ -308,6 +157,27 @@ class Shape:
             case _:
                 pass
         self._last_id = node.id
+
+    def last_gen(self, branch: int) -> str | int | None:
+        """What the gen wrote that a check would look at; None where there is nothing to check."""
+        return self._since_gen[branch][1][0] if branch in self._since_gen else None
+
+    def checked(self, node: Check, name: str | None) -> tuple[int, str | int]:
+        """The id of the gen that a check may have written again, and what it looks at: `name`, or
+        that gen's own output (an int: an unnamed one).
+        """
+        if node.branch not in self._since_gen:
+            raise UsageError(
+                f"{node} at {node.source}: no gen to write again: on this branch there is none, or "
+                "a select, an assignment, a fork or a join came after it; check right after the gen"
+            )
+        gen, since = self._since_gen[node.branch]
+        if name is not None and name not in since:
+            raise UsageError(
+                f"{node} at {node.source}: {name!r} was not written by the last gen or since, only "
+                f"{list(since)} can be checked here; check right after its gen"
+            )
+        return gen, since[0] if name is None else name
 
     def _define(self, branch: int, name: str | None) -> None:
         if name is None:
@@ -346,6 +216,9 @@ class Shape:
                 stack.pop()
                 if isinstance(node, ScopeEnd):
                     self._define(node.branch, name)
+                    if node.branch in self._since_gen:
+                        gen, since = self._since_gen[node.branch]
+                        self._since_gen[node.branch] = (gen, (*since, name))
         if isinstance(node, RoleBegin | RoleEnd):
             self._with_roles.add(node.branch)
 
@@ -355,6 +228,7 @@ class Shape:
 
     def _fork(self, node: Fork) -> None:
         parent = node.branch
+        self._since_gen.pop(parent, None)
         for child in node.children:
             assert child not in self._open, "a branch is opened once"
             self._open[child] = [entry for entry in self._open[parent] if entry[0] == "role"]
@@ -364,6 +238,7 @@ class Shape:
             self.num_unnamed[child] = self.num_unnamed[parent]
 
     def _join(self, node: Join) -> None:
+        self._since_gen.pop(node.branch, None)
         if node.mode not in JOIN_MODES:
             raise UsageError(
                 f"{node} at {node.source}: mode {node.mode!r} is not allowed; "
@@ -383,14 +258,20 @@ class Shape:
                 )
             if node.mode == "concate_and_append" and child in self._with_roles:
                 self._check_roles(node, child)
-        for child in node.children:
-            if node.mode == "gather_variable":
-                for name in self.names[child]:
-                    if name not in self._inherited[child]:
-                        self._define(node.branch, name)
-            elif child in self._with_roles:
-                self._with_roles.add(node.branch)
+        if node.mode == "gather_variable":
+            for name in self.new_names(node.children):
+                self._define(node.branch, name)
+        elif any(child in self._with_roles for child in node.children):
+            self._with_roles.add(node.branch)
         self._joined.update(node.children)
+
+    def new_names(self, children: Sequence[int]) -> tuple[str, ...]:
+        """What these forks define beyond what their parent had."""
+        new: dict[str, None] = {}
+        for child in children:
+            inherited = self._inherited[child]
+            new.update((name, None) for name in self.names[child] if name not in inherited)
+        return tuple(new)
 
     def _check_roles(self, join: Join, child: int) -> None:
         """The fork's text is appended: what it says of roles must be whole messages, or template
@@ -433,23 +314,48 @@ class Graph:
     def branch(self, branch: int) -> Iterator[Node]:
         return (node for node in self.nodes if node.branch == branch)
 
+    @property
+    def head(self) -> str:
+        """The program's name and its parameters."""
+        return f"{self.name}({', '.join(self.parameters)})"
+
+    def draw(self, *, max_nodes: int = 200) -> str:
+        """The graph as a tree, for a terminal. Branches of a fork that look the same are shown
+        once; what lies beyond `max_nodes` nodes is counted.
+        """
+        return draw(self.head, self.nodes, max_nodes=_checked(max_nodes))
+
+    def to_mermaid(self, *, max_nodes: int = 200) -> str:
+        """The graph as a Mermaid flowchart; what lies beyond `max_nodes` nodes is counted."""
+        return to_mermaid(self.nodes, max_nodes=_checked(max_nodes))
+
+    def _repr_html_(self) -> str:
+        return graph_html(self.head, self.nodes, max_nodes=HTML_NODES)
+
     def __str__(self) -> str:
-        head = f"graph {self.name}({', '.join(self.parameters)})"
-        return "\n".join([head, *self._lines(ROOT, "  ")])
+        """Every node, with its id. What is nested too deep stands below each other."""
+        printed = [f"graph {self.head}"]
+        nodes = by_branch(self.nodes)
+        due: list[tuple[int, Iterator[Node | str]]] = [(1, iter(nodes.get(ROOT, ())))]
+        while due:
+            depth, rest = due[-1]
+            entry = next(rest, None)
+            if entry is None:
+                due.pop()
+                continue
+            indent = 2 * min(depth, _DEEPEST) - (2 if isinstance(entry, str) else 0)
+            printed.append(f"{' ' * indent}{entry}")
+            if isinstance(entry, Fork):
+                due += [
+                    (depth + 2, chain([f"b{child}:"], nodes.get(child, ())))
+                    for child in reversed(entry.children)
+                ]
+        return "\n".join(printed)
 
-    def _lines(self, branch: int, indent: str) -> Iterator[str]:
-        for node in self.branch(branch):
-            yield f"{indent}{node}"
-            if isinstance(node, Fork):
-                for child in node.children:
-                    yield f"{indent}  b{child}:"
-                    yield from self._lines(child, indent + "    ")
 
-
-def may_define(node: Node, name: str) -> bool:
-    """Whether carrying this node out can give `name` a value (a join may define any name)."""
-    match node:
-        case Gen(name=own) | Select(name=own) | ScopeEnd(name=own) | Assign(name=own):
-            return own == name
-        case _:
-            return isinstance(node, Join)
+def _checked(max_nodes: object) -> int:
+    if not isinstance(max_nodes, int) or isinstance(max_nodes, bool) or max_nodes < 1:
+        raise UsageError(
+            f"max_nodes={max_nodes!r} is not allowed; max_nodes is a whole number, at least 1"
+        )
+    return max_nodes

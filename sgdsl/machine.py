@@ -1,26 +1,41 @@
 """The pure interpreter of graphs.
 
-Owns what a node means: text, variables, messages, roles, scopes, forks and joins. Sans-I/O: it
-knows no clock, thread, token or model. A driver asks `next(branch)` what to do, does it (with
-tokens or with completions of a remote API), and answers with `complete` or `choose`.
+Owns what a node means: text, variables, messages, roles, scopes, forks and joins, several
+completions of one gen, and the way back to before it. Sans-I/O: it knows no clock, thread, token or
+model. A driver asks `next(branch)` what to do, does it (with tokens or with completions of a remote
+API), and answers with `complete` or `choose`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
 from grammars import Constraint
 from grammars.json_values import is_text
+from sgdsl.actions import (
+    Action,
+    Adopt,
+    Append,
+    Choose,
+    Completion,
+    Generate,
+    Idle,
+    Rewind,
+    Spawn,
+)
+from sgdsl.branch import Branch, Mark, Part
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
-from sgdsl.errors import UsageError
+from sgdsl.errors import BackendError, ProgramError, UsageError
+from sgdsl.failures import Failures
 from sgdsl.graph import (
     ROOT,
     Assign,
+    Check,
+    Collect,
     Fork,
     Gen,
     Join,
@@ -33,196 +48,108 @@ from sgdsl.graph import (
     ScopeEnd,
     Select,
     Text,
-    may_define,
 )
+from sgdsl.joins import collected_values, join_forks
+from sgdsl.pieces import Piece
+from sgdsl.reasoning import split
+from sgdsl.roles import before_model, close_role, open_role, settle, write_text
+from sgdsl.seeds import derive_seed
 from sgdsl.values import Lazy, gathered, typed
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of a branch's text. `special`: special tokens in it are special (template text).
-    `written`: a model wrote it.
-    """
-
-    text: str
-    special: bool = False
-    written: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Nodes that need no model were carried out; `pieces` is empty if they have no text. Even then
-    something has moved: a join may wait for just that.
-    """
-
-    pieces: tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Generate:
-    """`sampling` is complete: the node's own, over the run's defaults, plus the role's stops."""
-
-    node: Gen
-    sampling: Sampling
-
-
-@dataclass(frozen=True, slots=True)
-class Choose:
-    node: Select
-
-
-@dataclass(frozen=True, slots=True)
-class Spawn:
-    """Branches that now exist as copies of the asking one."""
-
-    children: tuple[int, ...]
-
-
-class Idle(Enum):
-    """Nothing to do on this branch: now, or ever again."""
-
-    JOINING = "waits for its children"
-    PAUSED = "waits for the program"
-    FINISHED = "finished"
-
-
-Action = Append | Generate | Choose | Spawn | Idle
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What a driver answers to `Generate`. `truncated`: cut by its token limit before its end."""
-
-    text: str
-    meta: dict[str, Any] = field(default_factory=dict)
-    truncated: bool = False
-
-
-_NOTHING: deque[Node] = deque(maxlen=0)
-
-
-class Branch:
-    """One line of a run: what has been written on it, and what is still to do."""
-
-    __slots__ = (
-        "active",
-        "forked_at",
-        "forked_at_message",
-        "id",
-        "inherited",
-        "joined",
-        "messages",
-        "metas",
-        "partial",
-        "pieces",
-        "queue",
-        "role",
-        "role_start",
-        "scopes",
-        "texts",
-        "unnamed",
-        "variables",
-    )
-
-    def __init__(self, branch_id: int, parent: Branch | None = None) -> None:
-        self.id = branch_id
-        self.pieces: list[Piece] = list(parent.pieces) if parent else []
-        self.variables: dict[str, Any] = dict(parent.variables) if parent else {}
-        self.texts: dict[str, str] = dict(parent.texts) if parent else {}
-        self.metas: dict[str, dict[str, Any]] = dict(parent.metas) if parent else {}
-        self.messages: list[dict[str, str]] = list(parent.messages) if parent else []
-        self.role: str | None = parent.role if parent else None
-        self.role_start: int = parent.role_start if parent else 0
-        self.scopes: list[tuple[str, int]] = []
-        self.forked_at = len(self.pieces)
-        self.forked_at_message = len(self.messages)
-        self.inherited = frozenset(self.variables)
-        self.unnamed: list[Any] = list(parent.unnamed) if parent else []
-        self.queue: deque[Node] = deque()
-        self.active: Node | None = None
-        self.joined = False
-        self.partial = ""
-
-    @property
-    def drained(self) -> bool:
-        """Everything that the program wrote on this branch so far has been carried out."""
-        return not self.queue and self.active is None
-
-    def defines(self, name: str | int) -> bool:
-        """Whether the variable (an int: the unnamed one at that position) has a value."""
-        if isinstance(name, int):
-            return 0 <= name < len(self.unnamed)
-        return name in self.variables
-
-    def awaits(self, name: str | int) -> bool:
-        """Something still to be carried out may change the variable."""
-        if isinstance(name, int):
-            return False
-        pending = self.queue if self.active is None else (self.active, *self.queue)
-        return any(may_define(node, name) for node in pending)
-
-    def text(self, start: int = 0) -> str:
-        """All text from piece `start` on, what the running `gen` has written so far included."""
-        return "".join([piece.text for piece in self.pieces[start:]]) + self.partial
-
-    def define(self, name: str | None, value: Any, *, text: str, meta: dict[str, Any]) -> None:
-        if name is None:
-            self.unnamed.append(value)
-            return
-        self.variables[name] = value
-        self.texts[name] = text
-        if meta:
-            self.metas[name] = meta
-        else:
-            self.metas.pop(name, None)
-
-    def release(self) -> None:
-        """Keep what can be read, drop what only execution needs."""
-        self.queue = _NOTHING
-        self.active = None
-        self.inherited = frozenset()
+__all__ = [
+    "Action",
+    "Adopt",
+    "Append",
+    "Branch",
+    "Choose",
+    "Completion",
+    "Generate",
+    "Idle",
+    "Machine",
+    "Piece",
+    "Rewind",
+    "Spawn",
+]
 
 
 class Machine:
     """The branches of one run, and what each has to do next. `unread`: the typed values, in the
-    order of their gens; who reads them parses them.
+    order of their gens; who reads them parses them. `seed`: the run's.
     """
 
-    __slots__ = ("_defaults", "_early", "_template", "branches", "closed", "truncated", "unread")
+    __slots__ = (
+        "_defaults",
+        "_early",
+        "_failures",
+        "_num_truncated",
+        "_seed",
+        "_template",
+        "branches",
+        "closed",
+        "unread",
+    )
 
-    def __init__(self, *, template: ChatTemplate, defaults: Sampling) -> None:
+    def __init__(self, *, template: ChatTemplate, defaults: Sampling, seed: int = 0) -> None:
         self._template = template
         self._defaults = defaults
+        self._seed = seed
         self.branches: dict[int, Branch] = {ROOT: Branch(ROOT)}
         self._early: dict[int, deque[Node]] = {}
+        self._failures = Failures(self.branches, self._open)
         self.closed = False
-        self.truncated = False
+        self._num_truncated = 0
         self.unread: list[Lazy] = []
 
     @property
     def finished(self) -> bool:
         return self.closed and not self._early and all(b.drained for b in self.branches.values())
 
+    @property
+    def truncated(self) -> bool:
+        """Whether an output that stands was cut off by its token limit."""
+        return self._num_truncated > 0
+
     def extend(self, nodes: Iterable[Node]) -> None:
         assert not self.closed, "no node arrives after the end of the program"
         for node in nodes:
             branch = self.branches.get(node.branch)
+            if branch is not None and branch.error is not None:
+                self._failures.drop(branch, node)
+                continue
             queue = branch.queue if branch else self._early.setdefault(node.branch, deque())
             queue.append(node)
 
     def pending_constraints(self) -> list[Constraint]:
         """What the nodes that are still to be carried out are constrained by."""
-        queues = [*(branch.queue for branch in self.branches.values()), *self._early.values()]
         return [
             node.constraint
-            for queue in queues
-            for node in queue
+            for node in self.waiting()
             if isinstance(node, Gen) and node.constraint is not None
         ]
+
+    def waiting(self) -> list[Node]:
+        """The nodes that are still to be carried out."""
+        queues = [*(branch.queue for branch in self.branches.values()), *self._early.values()]
+        return [node for queue in queues for node in queue]
 
     def close(self) -> None:
         """The program has returned: what is queued is all there will be."""
         self.closed = True
+
+    def fail(self, branch_id: int, error: ProgramError) -> bool:
+        """The active node of the branch has failed. Whether the run has to end for it now: not as
+        long as a join may still collect it, and the other branches go on.
+        """
+        branch = self.branches[branch_id]
+        if branch.error is None:
+            self._failures.begin(branch, error)
+        branch.active = None
+        branch.partial = ""
+        return self.overdue() is not None
+
+    def overdue(self) -> ProgramError | None:
+        """A failure that has waited for its join, and now has to end the run."""
+        return self._failures.end_run(closed=self.closed)
 
     def release(self) -> None:
         self._early = {}
@@ -239,44 +166,75 @@ class Machine:
         moved = False
         while branch.queue:
             node = branch.queue[0]
-            if isinstance(node, Gen | Select | Fork) and appended:
-                break
-            if isinstance(node, Join) and not self._ready(node):
+            if isinstance(node, Gen | Select | Fork):
+                appended += self._before(branch, node)
+                if appended:
+                    moved = True
+                    break
+            if isinstance(node, Join | Collect) and not self._ready(node):
                 return Append(tuple(appended)) if moved else Idle.JOINING
-            branch.queue.popleft()
+            if isinstance(node, Check) and node.attempt and moved:
+                break
+            branch.begin(node)  # a fault below is this node's
             moved = True
-            branch.active = node  # a fault below is this node's
             match node:
                 case Gen():
-                    return Generate(node, self._sampling(branch, node))
+                    return self._begin(branch, node)
                 case Select():
+                    branch.mark = None
                     return Choose(node)
                 case Fork(children=children):
-                    branch.active = None
+                    branch.active = branch.mark = None
                     self._spawn(branch, children)
                     return Spawn(children)
+                case Collect():
+                    return self._collect(branch, node)
+                case Check(attempt=attempt) if attempt:
+                    return self._rewind(branch)
                 case _:
                     appended += self._write(branch, node)
                     branch.active = None
         if moved:
             return Append(tuple(appended))
-        return Idle.FINISHED if self.closed or branch.joined else Idle.PAUSED
+        held = branch.part is not None  # until its parent has gone on from it
+        over = branch.joined or branch.error is not None or (self.closed and not held)
+        return Idle.FINISHED if over else Idle.PAUSED
 
     def stream(self, branch_id: int, text: str) -> None:
         """The running `gen` has written `text` so far."""
-        self.branches[branch_id].partial = text
+        branch = self.branches[branch_id]
+        branch.partial = text
+        if branch.part is not None and branch.part.index == 0:
+            branch.part.of.partial = text
 
     def complete(self, branch_id: int, completion: Completion) -> None:
         """Answer to `Generate`."""
         branch = self.branches[branch_id]
         node = branch.active
-        assert isinstance(node, Gen), "only an active gen is completed"
+        if not isinstance(node, Gen) or not isinstance(completion.text, str):
+            raise BackendError(
+                f"the backend answered {completion!r} to {node or 'nothing that was asked'}; "
+                "a gen that was asked for is answered once, with a str"
+            )
+        part = branch.part
+        mark = branch.mark if part is None else part.of.mark
+        assert mark is not None, "a gen begins with a mark"
         value: Any = completion.text
         if node.typed:
             value = typed(node, completion.text)
             self.unread.append(value)
-        self.truncated |= completion.truncated
-        self._answer(branch, completion.text, value, name=node.name, meta=completion.meta)
+            mark.values.append(value)
+        if completion.truncated:
+            self._num_truncated += 1
+            mark.num_truncated += 1
+        text = completion.text
+        if node.reasoning is not None:
+            text, value = _set_reasoning_aside(branch, node, text)
+        self._answer(branch, text, value, name=node.name, meta=completion.meta)
+        if part is not None:
+            part.completion, part.value = completion, value
+            if part.index == 0:
+                part.of.partial = completion.text
 
     def choose(
         self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
@@ -284,10 +242,14 @@ class Machine:
         """Answer to `Choose`: the option taken. `draw` in [0, 1) decides above temperature 0."""
         branch = self.branches[branch_id]
         node = branch.active
-        assert isinstance(node, Select), "only an active select is chosen from"
+        if not isinstance(node, Select):
+            raise BackendError(
+                f"the backend answered {scores!r} to {node or 'nothing that was asked'}; "
+                "a select that was asked for is answered once, with its scores"
+            )
         choice = pick(node.method, scores, temperature=node.temperature, draw=draw)
         text = node.choices[choice.index]
-        said = {**meta, **choice.meta(node.choices, scores)}
+        said = {**meta, **choice.meta(node.choices, scores, method=node.method)}
         self._answer(branch, text, text, name=node.name, meta=said)
         return text
 
@@ -295,52 +257,138 @@ class Machine:
         self, branch: Branch, text: str, value: Any, *, name: str | None, meta: dict[str, Any]
     ) -> None:
         branch.pieces.append(Piece(text, written=True))
-        branch.define(name, value, text=text, meta=meta)
+        shown = value if isinstance(value, str) else text
+        branch.define(name, value, text=shown, meta=meta)
+        node, start, _ = branch.trail[-1]
+        branch.trail[-1] = (node, start, meta)
         branch.partial = ""
         branch.active = None
 
-    def _sampling(self, branch: Branch, node: Gen) -> Sampling:
+    def _begin(self, branch: Branch, node: Gen) -> Action:
+        """A gen begins: it is written here, or several times on branches of its own."""
+        if (part := branch.part) is not None:
+            sampling = self._sampling(branch, node, attempt=part.attempt, index=part.index)
+            return Generate(node, replace(sampling, n=1))
+        mark = branch.mark = Mark(branch, node)
+        branch.next_attempt = 0
+        sampling = self._sampling(branch, node, attempt=mark.attempt)
+        if sampling.n in (None, 1):
+            return Generate(node, sampling)
+        branch.active = None
+        children = tuple(part_id(node, mark.attempt, index) for index in range(sampling.n))
+        self._spawn(branch, children)
+        for index, child_id in enumerate(children):
+            child = self.branches[child_id]
+            child.part = Part(index, mark.attempt, branch)
+            child.queue.append(node)
+        collect = Collect(node.id, branch.id, node.source, node, children)
+        branch.queue.appendleft(collect)
+        branch.trail[-1] = (collect, len(branch.pieces), None)
+        return Spawn(children)
+
+    def _collect(self, parent: Branch, node: Collect) -> Adopt:
+        """All completions are there: the branch goes on from the first."""
+        children = [self.branches[child] for child in node.children]
+        completions: list[Completion] = []
+        values: list[Any] = []
+        for child in children:
+            assert child.part is not None and child.part.completion is not None, "it has written"
+            completions.append(child.part.completion)
+            values.append(child.part.value)
+            child.joined = True
+        first, gen = completions[0], node.gen
+        meta = {**first.meta, "completions": [completion.meta for completion in completions]}
+        start, text = len(parent.pieces), first.text
+        if gen.reasoning is not None:
+            text, _ = _set_reasoning_aside(parent, gen, text)
+            name = str(gen.reasoning_name)
+            parent.variables[name] = [child.variables[name] for child in children]
+        self._answer(parent, text, gathered(values), name=gen.name, meta=meta)
+        if gen.name is not None:
+            pairs = zip(completions, values, strict=True)
+            texts = [repr(v) if isinstance(v, str) else c.text for c, v in pairs]
+            parent.shown[gen.name] = f"[{', '.join(texts)}]"
+        return Adopt(tuple(parent.pieces[start:]), node.children[0])
+
+    def _rewind(self, branch: Branch) -> Rewind:
+        """Back to before the last gen; what came since is to be carried out again."""
+        mark = branch.rewind()
+        self._num_truncated -= mark.num_truncated
+        self.unread = [value for value in self.unread if value not in mark.values]
+        branch.active = None
+        return Rewind(())
+
+    def _sampling(self, branch: Branch, node: Gen, *, attempt: int, index: int = 0) -> Sampling:
         sampling = node.sampling.over(self._defaults)
-        if branch.role is None or not self._template.stop:
-            return sampling
-        stop = (*(sampling.stop or ()), *self._template.stop)
-        return Sampling(stop=stop).over(sampling)
+        if branch.role is not None and self._template.stop:
+            stop = (*(sampling.stop or ()), *self._template.stop)
+            sampling = Sampling(stop=stop).over(sampling)
+        if attempt or index:  # what is written again, and each of several, is another draw
+            seed = self._seed if sampling.seed is None else sampling.seed
+            sampling = replace(sampling, seed=derive_seed(seed, attempt << 32 | index))
+        return sampling
 
     def _spawn(self, parent: Branch, children: Sequence[int]) -> None:
         for child_id in children:
-            child = self.branches[child_id] = Branch(child_id, parent)
-            child.queue.extend(self._early.pop(child_id, ()))
+            self._open(child_id, parent)
 
-    def _ready(self, join: Join) -> bool:
+    def _open(self, child_id: int, parent: Branch) -> Branch:
+        child = self.branches[child_id] = Branch(child_id, parent)
+        child.queue.extend(self._early.pop(child_id, ()))
+        return child
+
+    def _ready(self, join: Join | Collect) -> bool:
         return all(
             child in self.branches and self.branches[child].drained for child in join.children
         )
 
+    def _before(self, branch: Branch, node: Node) -> list[Piece]:
+        """What a message needs before its model or its forks go on; returns these pieces."""
+        if not branch.held and (branch.around is None or branch.begun):
+            return []
+        start = len(branch.pieces)
+        settle(branch) if isinstance(node, Fork) else before_model(branch)
+        return branch.pieces[start:]
+
     def _write(self, branch: Branch, node: Node) -> list[Piece]:
         """Carry out a node that needs no model; returns the pieces that it appended."""
         start = len(branch.pieces)
+        if isinstance(node, Assign | Join):
+            branch.mark = None
+        elif branch.mark is not None and not isinstance(node, Check):
+            branch.mark.nodes.append(node)
         match node:
             case Text(text=text):
-                branch.pieces.append(Piece(text))
+                write_text(branch, text)
             case Ref(name=name):
-                branch.pieces.append(Piece(self._lookup(branch, name)))
+                write_text(branch, self._lookup(branch, name))
             case Assign(name=name, value=value, text=text):
                 branch.define(name, value, text=text, meta={})
             case RoleBegin(role=role):
-                self._open_role(branch, role)
+                open_role(branch, self._template, role)
             case RoleEnd():
-                self._close_role(branch)
+                close_role(branch)
             case ScopeBegin(name=name):
+                settle(branch)
                 branch.scopes.append((name, len(branch.pieces)))
             case ScopeEnd():
                 name, begin = branch.scopes.pop()
-                text = branch.text(begin)
+                text = branch.text(begin) + branch.held
                 branch.define(name, text, text=text, meta={})
             case Join():
                 self._join(branch, node)
+            case Check():
+                pass  # the program's side looks at the value, and says so if it does not pass
             case _:
                 raise AssertionError(f"no meaning for node {node}")
         return branch.pieces[start:]
+
+    def _join(self, parent: Branch, join: Join) -> None:
+        children = [self.branches[child] for child in join.children]
+        join_forks(parent, children, join)
+        if join.collect is not None:
+            theirs = collected_values(parent, children)
+            self.unread = [value for value in self.unread if id(value) not in theirs]
 
     def _lookup(self, branch: Branch, name: str) -> str:
         if name not in branch.texts:
@@ -356,46 +404,18 @@ class Machine:
             )
         return text
 
-    def _open_role(self, branch: Branch, role: str) -> None:
-        template = self._template
-        prompt = template.default_system_prompt
-        if not branch.messages and role != "system" and prompt is not None:
-            self._open_role(branch, "system")
-            branch.pieces.append(Piece(prompt))
-            self._close_role(branch)
-        branch.role = role
-        branch.pieces.append(Piece(template.prefixes.get(role, ""), special=True))
-        branch.role_start = len(branch.pieces)
 
-    def _close_role(self, branch: Branch) -> None:
-        assert branch.role is not None, "a role that closes was open"
-        content = branch.text(branch.role_start)
-        branch.messages.append({"role": branch.role, "content": content})
-        branch.pieces.append(Piece(self._template.suffixes.get(branch.role, ""), special=True))
-        branch.role = None
-
-    def _join(self, parent: Branch, join: Join) -> None:
-        children = [self.branches[child] for child in join.children]
-        for child in children:
-            child.joined = True
-        if join.mode == "concate_and_append":
-            for child in children:
-                parent.pieces += child.pieces[child.forked_at :]
-                parent.messages += child.messages[child.forked_at_message :]
-            return
-        assert join.mode == "gather_variable", f"unknown join mode {join.mode!r}"
-        new = dict.fromkeys(
-            name for child in children for name in child.variables if name not in child.inherited
-        )
-        for name in new:
-            values = [child.variables.get(name) for child in children]
-            texts = ", ".join(_shown(child, name) for child in children)
-            parent.define(name, gathered(values), text=f"[{texts}]", meta={})
+def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str]:
+    """Write the reasoning in `text`; returns the rest, and the answer in it."""
+    assert node.reasoning is not None, "it is told apart"
+    parts = split(node.reasoning, text, final=True)
+    branch.pieces.append(Piece(text[: parts.rest_at], written=True, aside=True))
+    branch.define(node.reasoning_name, parts.reasoning, text=parts.reasoning, meta={})
+    return text[parts.rest_at :], parts.answer
 
 
-def _shown(branch: Branch, name: str) -> str:
-    """A variable as it stands in the text of a list. Made of its text: `repr(value)` can be
-    anybody's code, and the value need not be there yet.
+def part_id(gen: Gen, attempt: int, index: int) -> int:
+    """The id of the branch that carries `gen` out as one of several: always the same, and below
+    all that programs open.
     """
-    text = branch.texts.get(name)
-    return repr(text) if isinstance(branch.variables.get(name), str) else str(text)
+    return -1 - (gen.id << 64 | attempt << 32 | index)

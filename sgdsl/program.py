@@ -1,4 +1,4 @@
-"""Programs: decorated functions that can be run, batched, bound and traced.
+"""Programs: decorated functions that can be run, batched, awaited, bound and traced.
 
 Owns `function` and `Program`: which argument belongs to the program and which to the run. Knows
 nothing of how a body, a batch or a trace goes on.
@@ -8,60 +8,97 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Generic, Literal, TypeVar, Unpack, overload
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeVar as PlainTypeVar,
+    Unpack,
+    overload,
+)
 
-from sgdsl.arguments import RUN_ARGUMENTS, RunArguments, refuse, sampling_from
+from typing_extensions import TypeVar
+
+from sgdsl.arguments import RUN_ARGUMENTS, refuse, timeout_from
+from sgdsl.async_execution import AsyncExecution, start_async, through_async
+from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
-from sgdsl.batch import AUTO_THREADS, Batch, Limits, OnError
-from sgdsl.context import backend_for, caller, seed_for
+from sgdsl.batches import BatchArguments, Plan
+from sgdsl.context import backend_for, sampling_for, seed_for
+from sgdsl.conversation import Starts, conversation_parts
 from sgdsl.errors import UsageError
-from sgdsl.execution import Execution
-from sgdsl.expressions import Hole
-from sgdsl.graph import DEFAULT_SAMPLING, Graph, Sampling
-from sgdsl.progress import Progress
-from sgdsl.seeds import derive_seed
+from sgdsl.execution import Aside, Execution
+from sgdsl.expressions import Hole, Part
+from sgdsl.graph import Graph
+from sgdsl.html import untraced_html
+from sgdsl.parameters import Arguments, BatchRow, Parameters
+from sgdsl.prefix import compute_prefix, literal_prefix, unknown
 from sgdsl.state import ProgramState
-from sgdsl.tracer import trace
+from sgdsl.tracer import finish_at_once, trace
 
-R = TypeVar("R")
-BatchRow = Mapping[str, Any] | Sequence[Any]
-
-AHEAD = 4
-"""Times `max_in_flight`: how far `generator_style` may run ahead of who takes the results."""
+R = TypeVar("R", default=Any)
+R2 = PlainTypeVar("R2")
 
 
 class Program(Generic[R]):
-    """What `@function` makes of a function whose first parameter is the state."""
+    """What `@function` makes of a function whose first parameter is the state. `R` is what the body
+    returns.
+    """
 
     __name__: str
 
-    def __init__(self, body: Callable[..., R], bound: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        bound: Mapping[str, Any] | None = None,
+        *,
+        num_api_spec_tokens: int | None = None,
+    ) -> None:
         self._body = body
+        self._num_api_spec_tokens = num_api_spec_tokens
         self._bound = dict(bound or {})
-        self._signature = _signature(body)
-        self._fitting: set[tuple[int, frozenset[str]]] = set()
-        """How many values and which names fit: whether arguments do depends on nothing else."""
-        self.parameters = tuple(self._signature.parameters)
+        self._parameters = Parameters(body, self._bound)
+        self.parameters = self._parameters.names
         functools.update_wrapper(self, body)
 
     def __repr__(self) -> str:
         return f"<program {self.__name__}({', '.join(self.parameters)})>"
 
-    @overload
-    def __call__(self, state: ProgramState, /, *args: Any, **kwargs: Any) -> R: ...
+    def _repr_html_(self) -> str:
+        """The program's graph, where it can be traced without arguments; else why it cannot."""
+        try:
+            return self.trace()._repr_html_()
+        except Exception as error:  # noqa: BLE001 - a body may raise anything, and a view must not
+            head = f"{self.__name__}({', '.join(self.parameters)})"
+            return untraced_html(head, f"{type(error).__name__}: {error}")
 
     @overload
-    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState: ...
+    def __call__(self, state: ProgramState[Any], /, *args: Any, **kwargs: Any) -> R: ...
+
+    @overload
+    def __call__(self, state: AsyncProgramState[Any], /, *args: Any, **kwargs: Any) -> R: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`run(...)`. With a state as the first argument, a part of that state's run instead: what
         the body appends goes there, and what it returns comes back.
         """
-        if args and isinstance(args[0], ProgramState):
-            return self._call(args[1:], kwargs)(args[0])
+        if args and isinstance(args[0], ProgramState | AsyncProgramState):
+            state = args[0].plain() if isinstance(args[0], AsyncProgramState) else args[0]
+            return self._call(self._parameters.fit(args[1:], kwargs))(state)
         return self.run(*args, **kwargs)
 
     def run(
@@ -87,42 +124,85 @@ class Program(Generic[R]):
         stream: bool = False,
         backend: Backend | None = None,
         use_thread: bool = True,
+        timeout_s: float | None = None,
+        messages: Sequence[Any] | None = None,
         args: Mapping[str, Any] | None = None,
         **kwargs: Any,
-    ) -> ProgramState:
+    ) -> ProgramState[R]:
         """Run the body once; returns its state when the run has ended.
 
         `values` and `kwargs` are the program's arguments; `args` too, for those that are named like
         an argument of `run`. The sampling arguments are what the program's gens inherit: None is
         the caller's, inside of another program's body, and else 128 new tokens at temperature 1.
         `seed`: the same one gives the same output. `stream`: return at once, while the body goes on
-        in a thread of its own. `use_thread` changes nothing here; it is accepted for compatibility.
+        in a thread of its own. `messages`: a conversation to start from, in OpenAI's format, as if
+        the body began by appending it. Where the program has an argument of that name, it is that
+        one.
+
+        `timeout_s`: the run is cancelled when it takes longer. For that the body runs on a thread
+        of its own, which is left behind if it is stuck; `use_thread=False` keeps it on this thread,
+        where it is not left before it reads or appends.
 
         Raises what the body raises, and `UsageError` for arguments that cannot work. A run that
         fails for another reason says so in `state.outcome`, and when it is read.
         """
         given = {key: value for key, value in locals().items() if value is not None}
-        by_name: object = args
-        if by_name is not None and not isinstance(by_name, Mapping):
-            allowed = "a dict of the program's arguments by name; give a list's entries by position"
-            refuse("run", "args", args, allowed)
-        twice = kwargs.keys() & (args or {}).keys()
-        if twice:
-            raise UsageError(f"{self.__name__}: {sorted(twice)} were given twice, in args= too")
-        execution = self._execution(
-            self._call(values, {**kwargs, **(args or {})}),
-            sampling=_sampling("run", {k: v for k, v in given.items() if k in RUN_ARGUMENTS}),
-            seed=_seed("run", seed),
-            backend=backend_for(backend),
-            streaming=stream,
-        )
+        execution = self._prepare("run", values, kwargs, given)
+        timeout_s = timeout_from("run", "timeout_s", timeout_s)
         if stream:
-            threading.Thread(
-                target=_run_streamed, args=(execution,), name="sgdsl-stream", daemon=True
-            ).start()
+            if timeout_s is not None:
+                execution.limit(timeout_s, "timeout_s")
+            Aside(execution)
             return execution.view()
-        execution.body()
-        execution.finish()
+        execution.through(timeout_s=timeout_s, aside=use_thread)
+        return execution.state
+
+    @overload
+    async def arun(
+        self,
+        *values: Any,
+        stream: Literal[False] = False,
+        backend: Backend | None = None,
+        timeout_s: float | None = None,
+        args: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> ProgramState[R]: ...
+
+    @overload
+    async def arun(
+        self,
+        *values: Any,
+        stream: Literal[True],
+        backend: Backend | None = None,
+        timeout_s: float | None = None,
+        args: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> AsyncProgramState[R]: ...
+
+    async def arun(
+        self,
+        *values: Any,
+        stream: bool = False,
+        backend: Backend | None = None,
+        timeout_s: float | None = None,
+        args: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> ProgramState[R] | AsyncProgramState[R]:
+        """`run`, awaited, with the same arguments. An `async def` body is a task of this event
+        loop; any other goes to a thread. Cancelling the task that awaits cancels the run.
+
+        `stream`: return at once, with a state that is read as inside of an `async def` body.
+        """
+        given = {key: value for key, value in locals().items() if value is not None}
+        for name in (RUN_ARGUMENTS | {"use_thread", "messages"}) & kwargs.keys():
+            value = kwargs.pop(name)
+            if value is not None:
+                given[name] = value
+        execution = self._prepare("arun", values, kwargs, given)
+        timeout_s = timeout_from("arun", "timeout_s", timeout_s)
+        if stream:
+            return start_async(execution, timeout_s)
+        await through_async(execution, timeout_s, "timeout_s")
         return execution.state
 
     @overload
@@ -130,263 +210,277 @@ class Program(Generic[R]):
         self,
         batch: Iterable[BatchRow],
         *,
-        backend: Backend | None = None,
-        num_threads: int | Literal["auto"] = "auto",
-        progress_bar: bool = False,
         generator_style: Literal[False] = False,
-        on_error: OnError = "collect",
-        **sampling: Unpack[RunArguments],
-    ) -> list[ProgramState]: ...
+        as_completed: Literal[False] = False,
+        **options: Unpack[BatchArguments],
+    ) -> list[ProgramState[R]]: ...
 
     @overload
     def run_batch(
         self,
         batch: Iterable[BatchRow],
         *,
-        backend: Backend | None = None,
-        num_threads: int | Literal["auto"] = "auto",
-        progress_bar: bool = False,
         generator_style: Literal[True],
-        on_error: OnError = "collect",
-        **sampling: Unpack[RunArguments],
-    ) -> Iterator[ProgramState]: ...
+        as_completed: Literal[False] = False,
+        **options: Unpack[BatchArguments],
+    ) -> Iterator[ProgramState[R]]: ...
+
+    @overload
+    def run_batch(
+        self,
+        batch: Iterable[BatchRow],
+        *,
+        generator_style: Literal[False] = False,
+        as_completed: Literal[True],
+        **options: Unpack[BatchArguments],
+    ) -> Iterator[tuple[int, ProgramState[R]]]: ...
 
     def run_batch(
         self,
         batch: Iterable[BatchRow],
         *,
-        backend: Backend | None = None,
-        num_threads: int | Literal["auto"] = "auto",
-        progress_bar: bool = False,
         generator_style: bool = False,
-        on_error: OnError = "collect",
-        **sampling: Unpack[RunArguments],
-    ) -> list[ProgramState] | Iterator[ProgramState]:
+        as_completed: bool = False,
+        **options: Unpack[BatchArguments],
+    ) -> list[ProgramState[R]] | Iterator[ProgramState[R]] | Iterator[tuple[int, ProgramState[R]]]:
         """Run the body once for every row: a dict of arguments, or a tuple of positional ones.
 
         Returns the states in the order of the rows. A row that fails keeps its error in its
-        `outcome` and disturbs no other; `on_error="raise"` raises the first one as `BatchFailed`
-        instead. Ctrl-C raises `BatchInterrupted`; both keep the states of the finished rows.
+        `outcome` and disturbs no other; `on_error="raise"` (it is "collect") raises the first one
+        that did not finish as `BatchFailed` instead. Ctrl-C raises `BatchInterrupted`. Both keep
+        the states of the finished rows.
 
-        `generator_style` yields them instead, each as soon as it and those before are finished, and
-        reads `batch` only as far as it is needed. `num_threads` bounds the threads that run bodies;
-        a program that does not wait needs one. The sampling arguments are those of `run`; with
-        `seed`, row i gets its own seed, made of `seed` and i.
+        `generator_style` yields them instead, each as soon as it and those before are finished;
+        `as_completed` yields pairs of a row's index and its state, each as soon as it is finished.
+        Both read `batch` only as far as it is needed.
+
+        `timeout_s` is given to the whole batch, `row_timeout_s` to each row from its start: what
+        takes longer is cancelled, and the batch ends in time, even if a body is stuck.
+
+        `num_threads` (it is "auto") bounds the threads that run bodies; a program that does not
+        wait needs one, an `async def` body none. `backend`, `progress_bar` and the sampling
+        arguments are those of `run`; with `seed`, row i gets its own seed, made of `seed` and i.
+        `messages`: the conversation that all rows start from, or a list with one for each row.
         """
-        where = "run_batch"
-        chosen = backend_for(backend)
-        threads: object = num_threads
-        if threads != "auto" and (
-            not isinstance(threads, int) or isinstance(threads, bool) or threads < 1
-        ):
-            refuse(where, "num_threads", num_threads, '"auto" or a whole number, at least 1')
-        if on_error not in ("collect", "raise"):
-            refuse(where, "on_error", on_error, '"collect" or "raise"')
-        if isinstance(batch, (str, Mapping)) or not isinstance(batch, Iterable):
-            refuse(where, "batch", batch, "an iterable of rows, each a dict or a tuple")
-        rows = batch if generator_style else list(batch)
-        if isinstance(rows, Sequence):
-            for index, row in enumerate(rows):
-                self._call_of_row(index, row)
-        start = functools.partial(
-            self._start_row,
-            backend=chosen,
-            sampling=_sampling(where, {k: v for k, v in sampling.items() if v is not None}),
-            seed=_seed(where, sampling.get("seed")),
-        )
-        in_flight = max(1, chosen.max_in_flight)
-        job = Batch(
-            iter(rows),
-            start,
-            limits=Limits(
-                in_flight=in_flight,
-                threads=min(in_flight, AUTO_THREADS) if num_threads == "auto" else num_threads,
-                ahead=AHEAD * in_flight if generator_style else None,
-            ),
-            on_error=on_error,
-            progress=Progress(
-                chosen,
-                total=len(rows) if isinstance(rows, Sequence) else None,
-                visible=progress_bar,
-            ),
-        )
+        if generator_style and as_completed:
+            allowed = "left out beside generator_style: it yields too, in the order of completion"
+            refuse("run_batch", "as_completed", as_completed, allowed)
+        plan = self._plan("run_batch", batch, options, lazy=generator_style or as_completed)
+        job = plan.waiting(self._start_row, is_async=self.is_async)
+        if as_completed:
+            return job.as_completed()
         return job.in_order() if generator_style else job.collect()
 
-    def bind(self, **kwargs: Any) -> Program[R]:
-        """This program with some of its arguments given, once and for all."""
-        self._refuse_unknown("bind", kwargs)
-        return Program(self._body, {**self._bound, **kwargs})
+    async def arun_batch(
+        self, batch: Iterable[BatchRow], **options: Unpack[BatchArguments]
+    ) -> list[ProgramState[R]]:
+        """`run_batch`, awaited: the states in the order of the rows. The rows of an `async def`
+        body are tasks of this event loop; those of any other run on threads, as in `run_batch`.
+        Cancelling the task that awaits cancels the batch.
+        """
+        plan = self._plan("arun_batch", batch, options, lazy=False)
+        return await plan.awaiting(self._start_row, is_async=self.is_async).collect()
 
-    def trace(self, *values: Any, **kwargs: Any) -> Graph:
+    @overload
+    def astream_batch(
+        self,
+        batch: Iterable[BatchRow],
+        *,
+        as_completed: Literal[False] = False,
+        **options: Unpack[BatchArguments],
+    ) -> AsyncIterator[ProgramState[R]]: ...
+
+    @overload
+    def astream_batch(
+        self,
+        batch: Iterable[BatchRow],
+        *,
+        as_completed: Literal[True],
+        **options: Unpack[BatchArguments],
+    ) -> AsyncIterator[tuple[int, ProgramState[R]]]: ...
+
+    def astream_batch(
+        self,
+        batch: Iterable[BatchRow],
+        *,
+        as_completed: bool = False,
+        **options: Unpack[BatchArguments],
+    ) -> AsyncIterator[ProgramState[R]] | AsyncIterator[tuple[int, ProgramState[R]]]:
+        """`run_batch(generator_style=True)`, or `as_completed=True`, for `async for`."""
+        plan = self._plan("astream_batch", batch, options, lazy=True)
+        job = plan.awaiting(self._start_row, is_async=self.is_async)
+        return job.as_completed() if as_completed else job.in_order()
+
+    def bind(self, **kwargs: Any) -> Self:
+        """This program with some of its arguments given, once and for all."""
+        self._parameters.refuse_unknown("bind", kwargs)
+        return type(self)(
+            self._body,
+            {**self._bound, **kwargs},
+            num_api_spec_tokens=self._num_api_spec_tokens,
+        )
+
+    def trace(self, *values: Any, messages: Sequence[Any] | None = None, **kwargs: Any) -> Graph:
         """The program's graph, without a model. Arguments that are not given and have no default
-        are names, `{question}` in the printed graph.
+        are names, `{question}` in the printed graph. `messages`: as for `run`.
 
         Raises `TraceError` where the body needs the value of such an argument, or of a variable.
         """
-        self._refuse_unknown("trace", kwargs)
-        try:
-            bound = self._signature.bind_partial(*values, **{**self._bound, **kwargs})
-        except TypeError as error:
-            raise UsageError(self._misfit(f"trace: {error}")) from None
-        for name, parameter in self._signature.parameters.items():
-            variadic = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-            if (
-                not variadic
-                and name not in bound.arguments
-                and parameter.default is parameter.empty
-            ):
-                bound.arguments[name] = Hole(f"argument {name!r}", f"{{{name}}}")
-        bound.apply_defaults()
-        args, named, body = bound.args, bound.kwargs, self._body
-        return trace(lambda state: body(state, *args, **named), self.__name__, self.parameters)
+        if messages is not None and "messages" in self.parameters:
+            kwargs["messages"], messages = messages, None
+        start = conversation_parts("trace", messages)
+        call = self._call(self._parameters.fit_holes(values, kwargs, _hole))
+        if self.is_async:
+            call = finish_at_once(call)
+        return trace(call, self.__name__, self.parameters, start=start, asynchronous=self.is_async)
 
-    def _call(self, values: Sequence[Any], named: Mapping[str, Any]) -> Callable[[ProgramState], R]:
-        """The body with its arguments; raises `UsageError` if they do not fit."""
-        twice = self._bound.keys() & named.keys()
-        if twice:
-            raise UsageError(
-                f"{self.__name__}: {sorted(twice)} were bound with bind(...) and cannot be given "
-                "again; use the program that was not bound"
-            )
-        named = {**self._bound, **named}
-        form = len(values), frozenset(named)
-        if form not in self._fitting:
-            try:
-                self._signature.bind(*values, **named)
-            except TypeError as error:
-                raise UsageError(self._misfit(str(error), clash=True)) from None
-            self._fitting.add(form)
-        body = self._body
+    def cache(self, backend: Backend | None = None) -> None:
+        """Have the backend compute the text with which every run of this program begins, so that
+        later runs find it in its cache. Waits for that; nothing where the backend keeps no cache.
+        """
+        chosen = backend_for(backend)
+        if getattr(chosen, "caches_prefixes", False):
+            call = self._call(self._parameters.fit_holes((), {}, unknown))
+            compute_prefix(literal_prefix(call, asynchronous=self.is_async), chosen)
+
+    is_async = False
+
+    def _call(self, arguments: Arguments) -> Callable[[Any], Any]:
+        """The body with its arguments."""
+        (values, named), body = arguments, self._body
         return lambda state: body(state, *values, **named)
 
-    def _misfit(self, error: str, *, clash: bool = False) -> str:
-        """`clash`: the program's arguments stand beside those of `run`."""
-        message = f"{self.__name__}: {error}; its arguments are ({', '.join(self.parameters)})"
-        for name in self.parameters:
-            if clash and name in _OWN_ARGUMENTS and repr(name) in error:
-                message += (
-                    f", and run has an argument {name!r} of its own: give the program's by "
-                    f"position or as args={{{name!r}: ...}}"
-                )
-        return message
+    def _prepare(
+        self, where: str, values: Sequence[Any], named: Mapping[str, Any], given: dict[str, Any]
+    ) -> Execution:
+        """`given`: the arguments of `run`, by name, as far as they are not None."""
+        messages = given.get("messages")
+        if messages is not None and "messages" in self.parameters:
+            named, messages = {**named, "messages": messages}, None
+        by_name = given.get("args", {})
+        if not isinstance(by_name, Mapping):
+            allowed = "a dict of the program's arguments by name; give a list's entries by position"
+            refuse(where, "args", by_name, allowed)
+        if twice := named.keys() & by_name.keys():
+            raise UsageError(f"{self.__name__}: {sorted(twice)} were given twice, in args= too")
+        return self._execution(
+            self._call(self._parameters.fit(values, {**named, **by_name})),
+            sampling=sampling_for(where, {k: v for k, v in given.items() if k in RUN_ARGUMENTS}),
+            seed=seed_for(given.get("seed"), where),
+            backend=backend_for(given.get("backend")),
+            streaming=bool(given.get("stream")),
+            start=conversation_parts(where, messages),
+        )
 
-    def _refuse_unknown(self, where: str, named: Mapping[str, Any]) -> None:
-        kinds = {parameter.kind for parameter in self._signature.parameters.values()}
-        unknown = named.keys() - self._signature.parameters.keys()
-        if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+    def _plan(
+        self, where: str, batch: Iterable[BatchRow], options: Mapping[str, Any], *, lazy: bool
+    ) -> Plan:
+        plan = Plan(where, batch, options, lazy=lazy)
+        if isinstance(plan.rows, Sequence):
+            for index, row in enumerate(plan.rows):
+                self._parameters.fit_row(index, row)
+        return plan
+
+    def _start_row(self, index: int, row: BatchRow, *, starts: Starts, **about: Any) -> Execution:
+        start: Sequence[Part] = ()
+        try:
+            call = self._call(self._parameters.fit_row(index, row))
+            start = starts(index)
+        except UsageError as error:
+            call = self._refusal(error)
+        return self._execution(call, start=start, **about)
+
+    def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
+        ahead = self._num_api_spec_tokens
+        return Execution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
+
+    def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
+        """The body of a row whose arguments do not fit."""
+        return functools.partial(_raise, error)
+
+
+class AsyncProgram(Program[R]):
+    """What `@function` makes of an `async def` function."""
+
+    is_async = True
+
+    @overload  # type: ignore[override]
+    def __call__(
+        self, state: AsyncProgramState[Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`run(...)`. With the state of an `async def` body, what is to be awaited as a part of
+        that state's run: `await f(s, ...)`.
+        """
+        if args and isinstance(args[0], AsyncProgramState):
+            return self._call(self._parameters.fit(args[1:], kwargs))(args[0])
+        if args and isinstance(args[0], ProgramState):
             raise UsageError(
-                f"{self.__name__}.{where}: no arguments {sorted(unknown)}; "
-                f"the program has ({', '.join(self.parameters)})"
+                f"{self.__name__}(s, ...): an async def program can be a part of an async def "
+                f"body only; make the caller one and write `await {self.__name__}(s, ...)`"
             )
+        return self.run(*args, **kwargs)
 
-    def _call_of_row(self, index: int, row: BatchRow) -> Callable[[ProgramState], R]:
-        try:
-            if isinstance(row, Mapping):
-                return self._call((), row)
-            if isinstance(row, (tuple, list)):
-                return self._call(row, {})
-        except UsageError as error:
-            raise UsageError(f"row {index}: {error}") from None
-        raise UsageError(
-            f"row {index} of the batch is {row!r}; a row is a dict of arguments or a tuple of "
-            "positional ones: write (value,) for a single value"
-        )
+    def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
+        ahead = self._num_api_spec_tokens
+        return AsyncExecution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
 
-    def _start_row(
-        self, index: int, row: BatchRow, *, backend: Backend, sampling: Sampling, seed: int
-    ) -> Execution:
-        try:
-            call: Callable[[ProgramState], Any] = self._call_of_row(index, row)
-        except UsageError as error:
-            call = functools.partial(_raise, error)
-        seed = derive_seed(seed, index)
-        return self._execution(call, backend=backend, sampling=sampling, seed=seed)
-
-    def _execution(
-        self,
-        call: Callable[[ProgramState], Any],
-        *,
-        backend: Backend,
-        sampling: Sampling,
-        seed: int,
-        streaming: bool = False,
-    ) -> Execution:
-        return Execution(
-            call,
-            self._body.__code__,
-            backend=backend,
-            sampling=sampling,
-            seed=seed,
-            streaming=streaming,
-        )
-
-
-@overload
-def function(func: Callable[..., R], num_api_spec_tokens: int | None = None) -> Program[R]: ...
+    def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
+        return functools.partial(_raise_async, error)
 
 
 @overload
 def function(
-    func: None = None, num_api_spec_tokens: int | None = None
-) -> Callable[[Callable[..., R]], Program[R]]: ...
+    func: Callable[..., Coroutine[Any, Any, R2]], num_api_spec_tokens: int | None = None
+) -> AsyncProgram[R2]: ...
 
 
-def function(
-    func: Callable[..., R] | None = None, num_api_spec_tokens: int | None = None
-) -> Program[R] | Callable[[Callable[..., R]], Program[R]]:
+@overload
+def function(func: Callable[..., R2], num_api_spec_tokens: int | None = None) -> Program[R2]: ...
+
+
+@overload
+def function(func: None = None, num_api_spec_tokens: int | None = None) -> _Decorator: ...
+
+
+def function(func: Callable[..., Any] | None = None, num_api_spec_tokens: int | None = None) -> Any:
     """Make a program of a function whose first parameter is the state. Bare or with arguments.
 
-    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens` is not supported.
+    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens`: a provider behind
+    an API is asked for so many tokens at once, ahead of the program; its literals and gens are
+    found in them as far as they fit, and asked for anew from there. The runtime needs none of it.
     """
-    if num_api_spec_tokens is not None:
-        raise UsageError(
-            f"function: num_api_spec_tokens={num_api_spec_tokens!r} is not supported yet; "
-            "leave it out"
-        )
-    return Program if func is None else Program(func)
+    ahead: object = num_api_spec_tokens
+    if ahead is not None and (not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1):
+        refuse("function", "num_api_spec_tokens", ahead, "a whole number of tokens, at least 1")
+    make = functools.partial(_program, num_api_spec_tokens=num_api_spec_tokens)
+    return make if func is None else make(func)
 
 
-def _signature(body: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a body without its state; refuses what cannot be a body."""
-    if not inspect.isfunction(body):
-        raise UsageError(f"function({body!r}): a program is made of a plain Python function")
-    name = body.__name__
-    if inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body):
-        raise UsageError(f"{name}: async def bodies are not supported yet; write it with def")
-    if inspect.isgeneratorfunction(body):
-        raise UsageError(f"{name}: a body with yield never runs by itself; return values instead")
-    parameters = list(inspect.signature(body).parameters.values())
-    first = parameters[0] if parameters else None
-    if first is None or first.kind not in {first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD}:
-        raise UsageError(f"{name}: the first parameter of a program is its state, as in {name}(s)")
-    return inspect.Signature(parameters[1:])
+class _Decorator(Protocol):
+    @overload
+    def __call__(self, func: Callable[..., Coroutine[Any, Any, R2]], /) -> AsyncProgram[R2]: ...
+
+    @overload
+    def __call__(self, func: Callable[..., R2], /) -> Program[R2]: ...
 
 
-def _sampling(where: str, given: Mapping[str, Any]) -> Sampling:
-    unknown = given.keys() - RUN_ARGUMENTS
-    if unknown:
-        raise UsageError(
-            f"{where}: no arguments {sorted(unknown)}; there are {sorted(RUN_ARGUMENTS)}"
-        )
-    current = caller.get()
-    defaults = DEFAULT_SAMPLING if current is None else current.sampling
-    asked = {name: value for name, value in given.items() if name != "seed"}
-    return sampling_from(where, asked).over(defaults)
+def _program(func: Callable[..., Any], *, num_api_spec_tokens: int | None) -> Program[Any]:
+    kind = AsyncProgram if inspect.iscoroutinefunction(func) else Program
+    return kind(func, num_api_spec_tokens=num_api_spec_tokens)
 
 
-def _seed(where: str, given: int | None) -> int:
-    if given is not None:
-        sampling_from(where, {"seed": given})
-    return seed_for(given)
+def _hole(name: str) -> Hole:
+    return Hole(f"argument {name!r}", f"{{{name}}}")
 
 
-def _run_streamed(execution: Execution) -> None:
-    with suppress(BaseException):  # it is the outcome of the run, which its readers raise
-        execution.body()
-
-
-def _raise(error: UsageError, _: ProgramState) -> None:
+def _raise(error: UsageError, _: object) -> None:
     raise error
 
 
-_OWN_ARGUMENTS = RUN_ARGUMENTS | {"stream", "backend", "use_thread", "args"}
+async def _raise_async(error: UsageError, _: object) -> None:
+    raise error

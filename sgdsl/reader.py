@@ -6,15 +6,18 @@ who watch a streamed run from outside. Knows nothing of backends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
-from sgdsl.errors import UsageError
-from sgdsl.graph import Gen
-from sgdsl.machine import Branch
+from sgdsl.async_waiting import on_thread, until
+from sgdsl.branch import Branch
+from sgdsl.errors import CancelledError, UsageError
+from sgdsl.explanation import Explanation
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
-from sgdsl.run import Run
+from sgdsl.run import AWAIT, Run
+from sgdsl.streams import UNFINISHED, Stream
 
 
 class Reader(Protocol):
@@ -27,6 +30,8 @@ class Reader(Protocol):
 
     def variable(self, branch_id: int, name: str | int) -> Any: ...
 
+    def unread_variable(self, branch_id: int, name: str | int) -> Any: ...
+
     def meta(self, branch_id: int, name: str) -> Any: ...
 
     def text(self, branch_id: int) -> Any: ...
@@ -35,9 +40,21 @@ class Reader(Protocol):
 
     def chunks(self, branch_id: int, name: str | None) -> Iterator[str]: ...
 
+    def chunks_async(
+        self, branch_id: int, name: str | None, *, with_meta: bool
+    ) -> AsyncIterator[Any]: ...
+
     def wait(self, branch_id: int) -> None: ...
 
+    async def ready(self, branch_id: int, name: str | int | None) -> None: ...
+
+    def error(self, branch_id: int) -> BaseException | None: ...
+
+    def cancel(self) -> None: ...
+
     def returned(self) -> Any: ...
+
+    def explain(self) -> Explanation: ...
 
 
 class RunReader:
@@ -69,14 +86,24 @@ class RunReader:
         return branch is not None and branch.defines(name)
 
     def variable(self, branch_id: int, name: str | int) -> Any:
+        self._submit_for(branch_id, name)
+        return self._run.variable(branch_id, name, until_end=not self._inside)
+
+    def unread_variable(self, branch_id: int, name: str | int) -> Any:
+        """As `variable`, for a body that checks it: a typed value stays unread."""
+        self._submit_for(branch_id, name)
+        return self._run.unread_variable(branch_id, name)
+
+    def _submit_for(self, branch_id: int, name: str | int) -> None:
+        """What the body wrote is on its way, and the variable is to come of it."""
         if self._writing:
             if not self._recorder.defines(branch_id, name):
                 raise UsageError(
                     f"variable {name!r} was read, but this branch defines only "
                     f"{self._recorder.names(branch_id)!r}; read one of these, or generate it first"
                 )
-            self._recorder.flush()
-        return self._run.variable(branch_id, name, until_end=not self._inside)
+            self._need(branch_id, name)
+            self._submit()
 
     def meta(self, branch_id: int, name: str) -> Any:
         self.variable(branch_id, name)
@@ -98,10 +125,38 @@ class RunReader:
     def wait(self, branch_id: int) -> None:
         """Until all that was written is carried out, or the run has ended."""
         if self._writing:
-            self._recorder.flush()
-            self._run.wait_until(lambda: self._still(branch_id))
+            self._need(branch_id, None)
+            self._submit()
+            self._run.wait_until(lambda: self._run.is_there(branch_id, None))
         else:
             self._run.wait()
+
+    async def ready(self, branch_id: int, name: str | int | None) -> None:
+        """Await until reading the variable (None: anything) needs no wait."""
+        if self._writing:
+            if name is not None and not self._recorder.defines(branch_id, name):
+                return  # the read will say what there is
+            await self._submit_async()
+        if self._inside:
+            await until(
+                self._run,
+                lambda: self._run.is_there(branch_id, name) or self._run.is_there(branch_id, None),
+            )
+        else:
+            await until(self._run, lambda: name is not None and self._run.is_there(branch_id, name))
+
+    def error(self, branch_id: int) -> BaseException | None:
+        """What has ended the branch, or the run."""
+        return self._run.error_of(branch_id)
+
+    def cancel(self) -> None:
+        self._run.end(CancelledError("the run was cancelled with cancel()"))
+        self._recorder.wake()
+
+    def explain(self) -> Explanation:
+        if self._writing:
+            self._submit()
+        return self._run.explain()
 
     def returned(self) -> Any:
         if not self._inside:
@@ -115,67 +170,75 @@ class RunReader:
         """The text (of one variable, if named) in the pieces in which it arrives."""
         self._run.streaming = True
         if self._writing:
-            self._recorder.flush()
-        sent = _Sent()
-        chunk, done = "", False
-
-        def arrived() -> bool:
-            nonlocal chunk, done
-            branch = self._run.peek(branch_id)
-            if branch is not None:
-                chunk += sent.news(branch) if name is None else sent.news_of(branch, name)
-            done = self._done(branch, name)
-            return bool(chunk) or done
-
-        while not done:
-            self._run.wait_until(arrived)
-            if self._run.outcome is not None:  # the wait may have ended without a look
-                arrived()
-                done = True
-            if chunk:
+            self._submit()
+        stream = Stream(self._run, branch_id, name, inside=self._inside)
+        while not stream.done:
+            self._run.wait_until(stream.arrived)
+            if chunk := stream.take():
                 yield chunk
-                chunk = ""
+        self._end_of_stream(branch_id, name)
+
+    def chunks_async(
+        self, branch_id: int, name: str | None, *, with_meta: bool
+    ) -> AsyncIterator[Any]:
+        """`chunks`, awaited. `with_meta`: each piece with what is known of the variable by then."""
+        if with_meta and name is None:
+            raise UsageError(
+                "text_async_iter: return_meta_data=True needs the variable whose meta data it "
+                "should return; give var_name too"
+            )
+        return self._chunks_async(branch_id, name, with_meta)
+
+    async def _chunks_async(
+        self, branch_id: int, name: str | None, with_meta: bool
+    ) -> AsyncIterator[Any]:
+        self._run.streaming = True
+        if self._writing:
+            await self._submit_async()
+        stream = Stream(self._run, branch_id, name, inside=self._inside)
+        finished = not with_meta
+        while not stream.done:
+            await until(self._run, stream.arrived)
+            chunk = stream.take()
+            meta = stream.meta() if with_meta else None
+            if chunk or meta is not None:
+                finished |= meta is not None
+                yield (chunk, UNFINISHED if meta is None else meta) if with_meta else chunk
+        self._end_of_stream(branch_id, name)
+        assert finished, "a variable that can be read at its end has its meta info"
+
+    def _end_of_stream(self, branch_id: int, name: str | None) -> None:
         if name is not None:
             self._run.variable(branch_id, name)  # raises if there is none
-        self._run.raise_error()
-
-    def _done(self, branch: Branch | None, name: str | None) -> bool:
-        if branch is None:
-            return False
-        if name is not None and branch.defines(name) and not branch.awaits(name):
-            return True
-        return self._inside and branch.drained
+        self._run.raise_error(branch_id)
 
     def _settled(self, branch_id: int) -> Branch:
         self.wait(branch_id)
         return self._run.settle(branch_id)
 
-    def _still(self, branch_id: int) -> bool:
-        branch = self._run.peek(branch_id)
-        return branch is not None and branch.drained
+    def _submit(self) -> None:
+        """The graph break. The body of an async program has awaited before it reads: nothing is
+        submitted here, since an answer that comes at once on one backend comes late on another.
+        """
+        if self._run.loop_thread != threading.get_ident():
+            self._recorder.flush()
 
+    def _need(self, branch_id: int, name: str | int | None) -> None:
+        """Refuse what the thread of an event loop would have to wait for."""
+        if self._run.loop_thread != threading.get_ident():
+            return
+        if self._recorder.pends(branch_id, name) or not self._run.is_there(branch_id, name):
+            raise UsageError(AWAIT)
 
-class _Sent:
-    """How far a stream has been passed on: whole pieces, and characters after them."""
+    async def _submit_async(self) -> None:
+        await self.submit(self._recorder, self._run)
 
-    __slots__ = ("chars", "pieces")
-
-    def __init__(self) -> None:
-        self.pieces = 0
-        self.chars = 0
-
-    def news(self, branch: Branch) -> str:
-        texts = [piece.text for piece in branch.pieces[self.pieces :]] + [branch.partial]
-        texts[0] = texts[0][self.chars :]  # sent while it was partial
-        self.chars = len(branch.partial)
-        self.pieces = len(branch.pieces)
-        return "".join(texts)
-
-    def news_of(self, branch: Branch, name: str) -> str:
-        writing = isinstance(branch.active, Gen) and branch.active.name == name
-        text = branch.partial if writing else ""
-        if not writing and not branch.awaits(name):
-            text = branch.texts.get(name, "")
-        news = text[self.chars :]
-        self.chars += len(news)
-        return news
+    @staticmethod
+    async def submit(recorder: Recorder, run: Run) -> None:
+        """The graph break of an async body. A backend compiles the constraints that it is given:
+        not on the thread of the loop.
+        """
+        if recorder.is_constrained:
+            await on_thread(recorder.flush, run)
+        else:
+            recorder.flush()

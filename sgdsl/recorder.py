@@ -12,9 +12,10 @@ from functools import partial
 from typing import NoReturn
 
 from sgdsl.backends.base import Backend
+from sgdsl.checks import Condition
 from sgdsl.errors import BackendError, CancelledError, UsageError
 from sgdsl.expressions import Part
-from sgdsl.graph import Fork, Join, Node, Shape
+from sgdsl.graph import Check, Fork, Gen, Join, Node, Shape, may_define
 from sgdsl.run import Run
 from sgdsl.source import Source, user_source
 
@@ -33,6 +34,7 @@ class Recorder:
     __slots__ = (
         "_backend",
         "_closed",
+        "_conditions",
         "_lock",
         "_next_branch",
         "_run",
@@ -49,6 +51,8 @@ class Recorder:
         self._shape: Shape | None = Shape()
         self._next_branch = 1
         self._started = False
+        self._conditions: dict[int, tuple[int, tuple[Condition, ...]]] = {}
+        """Of a branch, the id of the gen that was checked last, and what was asked of it."""
         self._closed: str | None = None
         self.nodes: list[Node] = []
         """Those not yet submitted (of a trace: all)."""
@@ -60,11 +64,13 @@ class Recorder:
         recorder._closed = reason
         return recorder
 
-    def write(self, branch: int, parts: Sequence[Part]) -> None:
-        """Append to a branch: all parts, or none if one of them cannot stand there."""
+    def write(self, branch: int, parts: Sequence[Part], *, source: Source | None = None) -> None:
+        """Append to a branch: all parts, or none if one of them cannot stand there. `source`: the
+        line that writes them, if it is not that of the caller.
+        """
         with self._lock:
             shape = self._open_shape()
-            source = user_source()
+            source = source or user_source()
             nodes = [part(id_, branch, source) for id_, part in enumerate(parts, shape.next_id)]
             shape.admit_all(nodes)
             self.nodes += nodes
@@ -77,8 +83,38 @@ class Recorder:
             self._next_branch += size
             return children
 
-    def join(self, branch: int, children: tuple[int, ...], mode: str) -> None:
-        self.write(branch, (partial(Join, children=children, mode=mode),))
+    def join(self, branch: int, children: tuple[int, ...], mode: str, on_error: str) -> None:
+        with self._lock:
+            names = self._open_shape().new_names(children) if on_error == "collect" else None
+            self.write(branch, (partial(Join, children=children, mode=mode, collect=names),))
+
+    def check(
+        self, branch: int, condition: Condition, *, name: str | None, retries: int
+    ) -> tuple[Check, list[Condition]]:
+        """Write a check; returns its node, and all that was asked of its gen, this at last. It must
+        hold together of whatever is written in the end.
+        """
+        with self._lock:
+            own = self._open_shape().last_gen(branch)
+            shown = own if name is None and isinstance(own, str) else name
+            self.write(branch, (partial(Check, name=shown, retries=retries),))
+            node = self.nodes[-1]
+            assert isinstance(node, Check), "it was written just now"
+            gen, key = self._open_shape().checked(node, shown)
+            of_gen, asked = self._conditions.get(branch, (gen, ()))
+            asked = (*(asked if of_gen == gen else ()), condition.of(key))
+            self._conditions[branch] = (gen, asked)
+            return node, list(asked)
+
+    def rewind(self, check: Check, attempt: int) -> None:
+        """Have the last gen written again, as its check asks for."""
+        again = partial(Check, name=check.name, retries=check.retries, attempt=attempt)
+        self.write(check.branch, (again,))
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether nothing that is written will ever be carried out."""
+        return self._run is None
 
     def defines(self, branch: int, name: str | int) -> bool:
         """Whether what was written so far defines the variable (an int: the unnamed one there)."""
@@ -91,6 +127,21 @@ class Recorder:
     def names(self, branch: int) -> list[str]:
         with self._lock:
             return list(self._open_shape().names[branch])
+
+    def pends(self, branch: int, name: str | int | None) -> bool:
+        """Whether something that is not submitted yet may define the variable (None: is there)."""
+        with self._lock:
+            return any(
+                node.branch == branch
+                and (name is None or isinstance(name, int) or may_define(node, name))
+                for node in self.nodes
+            )
+
+    @property
+    def is_constrained(self) -> bool:
+        """Something that is not submitted yet has a constraint, which a backend will compile."""
+        with self._lock:
+            return any(isinstance(node, Gen) and node.constraint is not None for node in self.nodes)
 
     @property
     def closed(self) -> bool:
@@ -145,7 +196,9 @@ class Recorder:
                 if not self._run.cancelled:  # a cancellation meanwhile woke nobody
                     return
             self._backend.wake(self._run)
-        except Exception as error:  # noqa: BLE001 - a broken backend must not leave a run waiting
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a broken backend must not leave a run waiting
             failure = BackendError(f"the backend failed to take the run: {error}")
             failure.__cause__ = error
             self._run.fail(failure)

@@ -11,6 +11,7 @@ import itertools
 import math
 import threading
 import time
+from asyncio import CancelledError as TaskCancelled
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,7 +19,8 @@ from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError
-from sgdsl.graph import Node, Sampling
+from sgdsl.explanation import BranchRecord, Explanation
+from sgdsl.graph import ROOT, Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
 from sgdsl.outcome import Outcome, failure
 from sgdsl.source import Source
@@ -31,8 +33,24 @@ LOOK_UP_S = 1.0
 thread only when the system hands the signal to that thread, which it need not do.
 """
 
+AWAIT = (
+    "this would wait on the event loop that the run itself needs, and what it waits for is not "
+    "there yet; write `await s.get(...)`, `await s.text()` or `async for ... in "
+    "s.text_async_iter()`"
+)
+
 _RELEASED = threading.Condition()
 """The lock of all released runs: they do not change any more, so nobody waits on it."""
+
+
+class _Waiter:
+    """Who is called once `reached()`; both under the run's lock."""
+
+    __slots__ = ("call", "reached")
+
+    def __init__(self, reached: Callable[[], bool], call: Callable[[], None]) -> None:
+        self.reached = reached
+        self.call = call
 
 
 class Run:
@@ -45,15 +63,25 @@ class Run:
 
     `streaming` asks the backend to report partial text (`stream`); off, it saves that work. It may
     be turned on while the run goes on.
-    `seed` is what all sampling of this run derives from.
+    `seed` is what all sampling of this run derives from. `ended_by_program`: the outcome did not
+    wait for the backend, which may still be at it. `loop_thread`: the thread of the event loop that
+    the body needs; who waits there awaits. `num_api_spec_tokens` lets a backend that is paid by the
+    call ask for so many tokens ahead of the program; others pay no heed to it. `nodes`: all that
+    the program wrote, for a backend that passes it on; None: nobody asked.
     """
 
     __slots__ = (
         "_changed",
         "_machine",
+        "_waiting",
         "_watchers",
         "cancelled",
+        "defaults",
+        "ended_by_program",
         "id",
+        "loop_thread",
+        "nodes",
+        "num_api_spec_tokens",
         "outcome",
         "returned",
         "seed",
@@ -68,24 +96,39 @@ class Run:
         defaults: Sampling,
         seed: int,
         streaming: bool = False,
+        num_api_spec_tokens: int | None = None,
+        keeps_nodes: bool = False,
     ) -> None:
         self.id = next(_run_ids)
+        self.num_api_spec_tokens = num_api_spec_tokens
+        self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
+        self.defaults = defaults
         self.streaming = streaming
         self.outcome: Outcome | None = None
         self.cancelled = False
+        self.ended_by_program = False
+        self.loop_thread: int | None = None
         self.returned = False
         self.value: object = None
-        self._machine = Machine(template=template, defaults=defaults)
+        self._machine = Machine(template=template, defaults=defaults, seed=seed)
         self._changed = threading.Condition()
         self._watchers: list[Callable[[Run], None]] = []
+        self._waiting: list[_Waiter] = []
 
     # The program's side.
 
     def extend(self, nodes: Iterable[Node]) -> None:
         with self._changed:
-            if self.outcome is None:
-                self._machine.extend(nodes)
+            if self.outcome is not None:
+                return
+            if self.nodes is not None:
+                nodes = list(nodes)
+                self.nodes += nodes
+            self._machine.extend(nodes)
+            overdue = self._machine.overdue()
+        if overdue is not None:
+            self._set(Outcome("failed", overdue))
 
     def close(self, value: object = None) -> None:
         """The body returned `value`: no more nodes will come."""
@@ -93,17 +136,27 @@ class Run:
             self.returned = True
             self.value = value
             self._machine.close()
+            overdue = self._machine.overdue()
+        if overdue is not None:
+            self._set(Outcome("failed", overdue))
 
     def cancel(self) -> None:
         """Ask for the end; the backend (woken by the caller) sets the outcome."""
         with self._changed:
             self.cancelled = True
 
+    def end(self, error: CancelledError) -> None:
+        """Cancel the run here and now; the backend (woken by the caller) drops it when it hears."""
+        with self._changed:
+            if self.outcome is None:
+                self.cancelled = self.ended_by_program = True
+        self._set(Outcome("cancelled", error))
+
     def abandon(self, error: BaseException, source: Source | None = None) -> None:
         """The body raised `error` at `source`: the outcome is set at once, the backend drops it."""
         asked = self.cancelled
         self.cancel()
-        if asked or isinstance(error, KeyboardInterrupt):
+        if asked or isinstance(error, KeyboardInterrupt | TaskCancelled):
             self.finish_cancelled("interrupted")
         else:
             self.fail(error, source=source)
@@ -168,25 +221,29 @@ class Run:
         one. Without one: `until_end`, the program may still write it, so that only the run's end
         says that there is none; else it is enough that the branch has carried out what it has.
         """
+        value = self.unread_variable(branch_id, name, until_end=until_end)
+        return self._read(value) if isinstance(value, Lazy) else value
+
+    def unread_variable(self, branch_id: int, name: str | int, *, until_end: bool = False) -> Any:
+        """The same, but a typed value stays unread: a check may still want it written again."""
         self.wait_until(
             lambda: self._has(branch_id, name) or (not until_end and self._still(branch_id))
         )
         branch = self._branch(branch_id)
-        found = branch is not None and branch.defines(name)
+        found = branch is not None and branch.defines(name) and not branch.lost(name)
         if branch is None or not found:
-            self.raise_error()
+            self.raise_error(branch_id)
             has = sorted(branch.variables) if branch is not None else []
             raise UsageError(
                 f"variable {name!r} was read, but this branch defines only {has!r}; "
                 "read one of these, or generate it first"
             )
-        value = branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
-        return self._read(value) if isinstance(value, Lazy) else value
+        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
 
     def settle(self, branch_id: int) -> Branch:
         """The branch, once it has carried out all that was written on it."""
         self.wait_until(lambda: self._still(branch_id))
-        self.raise_error()
+        self.raise_error(branch_id)
         branch = self._branch(branch_id)
         assert branch is not None, "a branch that was written on exists unless the run failed"
         return branch
@@ -194,6 +251,13 @@ class Run:
     def peek(self, branch_id: int) -> Branch | None:
         """The branch as it stands, for looking only; None before its fork has been carried out."""
         return self._machine.branches.get(branch_id)
+
+    def explain(self) -> Explanation:
+        """What was carried out so far, node by node."""
+        with self._changed:
+            branches = [BranchRecord.of(branch) for branch in self._machine.branches.values()]
+            waiting, outcome = self._machine.waiting(), self.outcome
+        return Explanation(branches, waiting, outcome)
 
     def wait_until(self, reached: Callable[[], bool], *, timeout_s: float | None = None) -> None:
         """Wait until `reached()` (called under the run's lock) holds or the run is finished."""
@@ -204,6 +268,8 @@ class Run:
         with self._changed:
             if over():
                 return
+        if self.loop_thread == threading.get_ident():
+            raise UsageError(AWAIT)
         end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         with blocking(), self._changed:
             while not over():
@@ -212,16 +278,66 @@ class Run:
                     return
                 self._changed.wait(min(left_s, LOOK_UP_S))
 
-    def raise_error(self) -> None:
-        """Raise what ended the run before its time, if something did."""
+    def when(self, reached: Callable[[], bool], call: Callable[[], None]) -> Callable[[], None]:
+        """`wait_until` without a thread: `call()` once `reached()` holds or the run is finished; at
+        once, if it does. On whichever thread changes the run, under its lock: `call` only tells
+        somebody. Returns a function that takes this back.
+        """
+        waiter = _Waiter(reached, call)
+        with self._changed:
+            if self.outcome is not None or reached():
+                call()
+            else:
+                self._waiting.append(waiter)
+
+        def forget() -> None:
+            with self._changed:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+
+        return forget
+
+    def notify(self) -> None:
+        """Have everyone who waits look again; of a run that was released, nobody does."""
+        changed = self._changed
+        with changed:
+            changed.notify_all()
+            self._call_those_due()
+
+    def _tell(self) -> None:
+        """Something has changed. Under the lock."""
+        self._changed.notify_all()
+        self._call_those_due()
+
+    def _call_those_due(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                if self.outcome is not None or waiter.reached():
+                    waiter.call()
+                else:
+                    self._waiting.append(waiter)
+
+    def raise_error(self, branch_id: int = ROOT) -> None:
+        """Raise what ended the run, or this fork of it, before its time, if something did."""
+        error = self.error_of(branch_id)
+        if error is not None:
+            raise error.with_traceback(None)
+
+    def error_of(self, branch_id: int) -> BaseException | None:
         outcome = self.conclude()
         if outcome is not None and outcome.error is not None:
-            raise outcome.error.with_traceback(None)
+            return outcome.error
+        branch = self._branch(branch_id)
+        return None if branch is None else branch.error
 
     def release(self) -> None:
         """Drop what only execution needed; called when neither side works on the run any more."""
         assert self.outcome is not None, "a run is released after its end"
+        if self.ended_by_program:
+            return
         self._machine.release()
+        self.nodes = None
         self._changed = _RELEASED
 
     def _branch(self, branch_id: int) -> Branch | None:
@@ -230,6 +346,14 @@ class Run:
     def _has(self, branch_id: int, name: str | int) -> bool:
         branch = self._branch(branch_id)
         return branch is not None and branch.defines(name) and not branch.awaits(name)
+
+    def is_there(self, branch_id: int, name: str | int | None) -> bool:
+        """Whether reading the variable (None: anything) of this branch needs no wait."""
+        with self._changed:
+            branch = self._branch(branch_id)
+            if self.outcome is not None or (branch is not None and branch.error is not None):
+                return True
+            return self._still(branch_id) if name is None else self._has(branch_id, name)
 
     def _still(self, branch_id: int) -> bool:
         branch = self._branch(branch_id)
@@ -240,7 +364,7 @@ class Run:
     def next(self, branch_id: int) -> Action:
         with self._changed:
             action = self._machine.next(branch_id)
-            self._changed.notify_all()
+            self._tell()
             return action
 
     @property
@@ -257,17 +381,23 @@ class Run:
     def stream(self, branch_id: int, text: str) -> None:
         with self._changed:
             self._machine.stream(branch_id, text)
-            self._changed.notify_all()
+            self._tell()
 
     def complete(self, branch_id: int, completion: Completion) -> None:
+        """The text of a gen. What comes after the end of the run is dropped."""
         with self._changed:
+            if self.outcome is not None:
+                return
             self._machine.complete(branch_id, completion)
-            self._changed.notify_all()
+            self._tell()
 
     def choose(
         self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
     ) -> str:
+        """The scores of a select; returns the text chosen: none after the end of the run."""
         with self._changed:
+            if self.outcome is not None:
+                return ""
             try:
                 text = self._machine.choose(branch_id, scores, draw=draw, meta=meta)
             except Exception:
@@ -276,7 +406,7 @@ class Run:
                 raise BackendError(
                     f"choices_method raised {type(error).__name__}: {error}"
                 ) from error
-            self._changed.notify_all()
+            self._tell()
             return text
 
     def finish(self) -> None:
@@ -293,11 +423,21 @@ class Run:
         branch_id: int | None = None,
         source: Source | None = None,
     ) -> None:
-        """End the run because of `cause`, at the node that is active on `branch_id`, if any."""
+        """End the run because of `cause`, at the node that is active on `branch_id`, if any.
+
+        That of a fork may be collected by a join: then the run goes on, without an outcome. The
+        node counts as answered, and the driver asks the branch for its `next` action, as ever.
+        """
         branch = None if branch_id is None else self._branch(branch_id)
         node = None if branch is None else branch.active
-        at = source if node is None else node.source
-        self._set(Outcome("failed", failure(cause, node=node, source=at)))
+        error = failure(cause, node=node, source=source if node is None else node.source)
+        if branch is not None:
+            with self._changed:
+                ends = self.outcome is not None or self._machine.fail(branch.id, error)
+                if not ends:
+                    self._tell()
+                    return
+        self._set(Outcome("failed", error))
 
     def _set(self, outcome: Outcome, *, of_value: bool = False) -> None:
         with self._changed:
@@ -306,6 +446,6 @@ class Run:
                 return
             self.outcome = outcome
             watchers, self._watchers = self._watchers, []
-            self._changed.notify_all()
+            self._tell()
         for watcher in watchers:
             watcher(self)

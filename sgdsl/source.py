@@ -39,6 +39,11 @@ def user_source() -> Source:
     return _source(frame.f_code.co_filename, frame.f_lineno)
 
 
+def head_source(body: CodeType) -> Source:
+    """Where a body begins."""
+    return _source(body.co_filename, body.co_firstlineno)
+
+
 def body_source(traceback: TracebackType | None, body: CodeType) -> Source | None:
     """The line that an error passed in `body`'s file (the innermost one), or outside of ours."""
     own: Source | None = None

@@ -1,31 +1,37 @@
 """The state that a program's body appends to and reads from.
 
-Owns `ProgramState`, its forks, roles and scopes: the user's side of a run. What is appended goes to
-a recorder, what is read comes from a reader; neither is known further than by its methods.
+Owns `BranchWriter`, all that can be appended, and `ProgramState`, with the reads that wait. What is
+appended goes to a recorder, what is read comes from a reader; neither is known further than by its
+methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Generic, Literal, Self, TypeVar as PlainTypeVar, overload
+
+from typing_extensions import TypeVar
 
 from sgdsl.api import check_name, role_expr
+from sgdsl.blocks import Block
+from sgdsl.checks import Predicate, condition_from, first_refusal, retries_from
 from sgdsl.errors import UsageError
+from sgdsl.explanation import Explanation
 from sgdsl.expressions import Expr, Part, parts_of
+from sgdsl.forks import Copy, StateForks
 from sgdsl.graph import ROOT, Assign, Ref, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd
 from sgdsl.outcome import Outcome
 from sgdsl.reader import Reader
 from sgdsl.recorder import Recorder
+from sgdsl.typed_reads import as_type
+
+T = PlainTypeVar("T")
+R = TypeVar("R", default=Any)
 
 
-class ProgramState:
-    """One branch of a run. `s += ...` appends; `s["x"]` reads, and waits for what it reads.
-
-    Reads raise `ProgramError` (with the cause, the node and the user's line) when the run failed,
-    `CancelledError` when it was cancelled, `UsageError` for a variable that does not exist.
-    """
+class BranchWriter:
+    """What can be appended to one branch of a run, whoever reads it."""
 
     __slots__ = ("_branch", "_reader", "_recorder")
 
@@ -44,36 +50,117 @@ class ProgramState:
             other.consume(self)
         self._recorder.write(self._branch, parts_of(other, "s += ..."))
 
+    def __setitem__(self, name: str, value: object) -> None:
+        check_name("s[...] = ...", name)
+        assign = partial(Assign, name=name, value=value, text=str(value))
+        self._recorder.write(self._branch, (assign,))
+
+    def set_var(self, name: str, value: object) -> None:
+        """The same as `s[name] = value`."""
+        self[name] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        raise UsageError("a state cannot be iterated over; read its text() or its variables")
+
+    def ref(self, name: str) -> Expr:
+        """The text of an earlier variable, to append without reading it."""
+        check_name("ref", name)
+        return Expr((partial(Ref, name=name),))
+
+    def system(self, expr: str | Expr | None = None) -> Block[Self]:
+        """A system message: `with s.system(): ...`, or `s += s.system("...")`."""
+        return self._role("system", expr)
+
+    def user(self, expr: str | Expr | None = None) -> Block[Self]:
+        """A user message: `with s.user(): ...`, or `s += s.user("...")`."""
+        return self._role("user", expr)
+
+    def assistant(self, expr: str | Expr | None = None) -> Block[Self]:
+        """An assistant message: `with s.assistant(): ...`, or `s += s.assistant(gen("x"))`."""
+        return self._role("assistant", expr)
+
+    def var_scope(self, name: str) -> Block[Self]:
+        """`with s.var_scope("x"): ...` makes all text appended inside the variable `x`."""
+        check_name("var_scope", name)
+        begin, end = partial(ScopeBegin, name=name), partial(ScopeEnd, name=name)
+        return self._block(begin, end, f"s.var_scope({name!r})")
+
+    def fork(self, size: int = 1) -> StateForks[Self]:
+        """`size` branches that start as copies of this one."""
+        given: object = size
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+            raise UsageError(f"fork({size!r}): the number of forks is a whole number, at least 1")
+        children = self._recorder.fork(self._branch, size)
+        states = [type(self)(self._recorder, self._reader, child) for child in children]
+        return StateForks(states, partial(self._recorder.join, self._branch, children))
+
+    def copy(self) -> Copy[Self]:
+        """`with s.copy() as c: ...`: one fork, joined at the end of the block."""
+        return Copy(self.fork(1))
+
+    def cancel(self) -> None:
+        """End the whole run, here and now. It is `cancelled`, unless it has ended before."""
+        self._reader.cancel()
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended; None while it goes on."""
+        return self._reader.outcome
+
+    def _role(self, role: str, expr: str | Expr | None) -> Block[Self]:
+        begin, end = partial(RoleBegin, role=role), partial(RoleEnd, role=role)
+        if expr is None:
+            return self._block(begin, end, f"s.{role}()")
+        self._recorder.write(self._branch, role_expr(role, expr).parts)
+        return Block(self, None, begin=begin, end=end, shown=f"s.{role}(...)")
+
+    def _block(self, begin: Part, end: Part, shown: str) -> Block[Self]:
+        write = partial(self._recorder.write, self._branch)
+        return Block(self, write, begin=begin, end=end, shown=shown)
+
+
+class ProgramState(BranchWriter, Generic[R]):
+    """One branch of a run. `s += ...` appends; `s["x"]` reads, and waits for what it reads.
+
+    Reads raise `ProgramError` (with the cause, the node and the user's line) when the run failed,
+    `CancelledError` when it was cancelled, `UsageError` for a variable that does not exist.
+    `ProgramState[R]`: the state of a body that returns an `R`.
+    """
+
+    __slots__ = ()
+
     def __getitem__(self, name: str | int) -> Any:
         """The variable `name`; with an int, the output of the unnamed gen at that position."""
         if not isinstance(name, int):
             check_name("s[...]", name)
         return self._reader.variable(self._branch, name)
 
-    def __setitem__(self, name: str, value: object) -> None:
-        check_name("s[...] = ...", name)
-        assign = partial(Assign, name=name, value=value, text=str(value))
-        self._recorder.write(self._branch, (assign,))
-
     def __contains__(self, name: str) -> bool:
         """Whether the variable is defined by what was appended so far; does not wait for it."""
         return self._reader.defines(self._branch, name)
 
-    def __iter__(self) -> Iterator[Any]:
-        raise UsageError("a state cannot be iterated over; read its text() or its variables")
+    @overload
+    def get(self, name: str | int) -> Any: ...
+
+    @overload
+    def get(self, name: str | int, type: type[T]) -> T: ...
+
+    @overload
+    def get(self, name: str | int, type: Any) -> Any: ...
+
+    def get(self, name: str | int, type: Any = None) -> Any:  # noqa: A002 - as in `gen`
+        """`s[name]`, as a value of `type`: any that pydantic knows.
+
+        A value that is no text is checked to be of the type, and comes back as it is. A text is
+        parsed, as `gen(type=...)` would. Raises `UsageError` for a value of another type,
+        `ProgramError` for a text that is none.
+        """
+        value = self[name]
+        return value if type is None else as_type(value, type, name)
 
     def get_var(self, name: str) -> Any:
         """The same as `s[name]`."""
         return self[name]
-
-    def set_var(self, name: str, value: object) -> None:
-        """The same as `s[name] = value`."""
-        self[name] = value
-
-    def ref(self, name: str) -> Expr:
-        """The text of an earlier variable, to append without reading it."""
-        check_name("ref", name)
-        return Expr((partial(Ref, name=name),))
 
     def text(self) -> str:
         """All text so far, once it is written."""
@@ -85,216 +172,90 @@ class ProgramState:
         messages: list[dict[str, str]] = self._reader.messages(self._branch)
         return messages
 
+    def check(
+        self,
+        predicate: Predicate,
+        *,
+        retries: int = 3,
+        name: str | None = None,
+        message: str | None = None,
+    ) -> Any:
+        """Have the last gen written again, with another seed, until `predicate(value)` is true; at
+        most `retries` times. Returns the value that passed.
+
+        `name`: what to look at, if not that gen's own variable: a scope that has closed since. No
+        is what is false, an `AssertionError`, a `ValueError`, or a value that its type refuses. All
+        that was appended since the gen is written again too, as it was. `message` says what was
+        asked for.
+
+        Raises `CheckFailed` after that; `UsageError` where no gen stands before it on this branch,
+        or a select, an assignment, a fork or a join came since.
+        """
+        if name is not None:
+            check_name("check", name)
+        condition, most = condition_from(predicate, message), retries_from(retries)
+        node, conditions = self._recorder.check(self._branch, condition, name=name, retries=most)
+        key = conditions[-1].key
+        if self._recorder.is_trace:
+            return self._reader.variable(self._branch, key)
+        read = partial(self._reader.unread_variable, self._branch)
+        for attempt in range(1, most + 2):
+            due = conditions if attempt > 1 else conditions[-1:]  # the others have passed
+            refusal = first_refusal(due, read)
+            if refusal is None:
+                return self._reader.variable(self._branch, key)
+            if attempt > most:
+                raise refusal.error(node)
+            self._recorder.rewind(node, attempt)
+        raise AssertionError("the last attempt passes or raises")
+
     def get_meta_info(self, name: str) -> dict[str, Any]:
         """What the backend tells about a gen or a select, such as its log-probabilities."""
         meta: dict[str, Any] = self._reader.meta(self._branch, name)
         return meta
 
+    def explain(self) -> Explanation:
+        """The run as a tree, over all its branches: what each node wrote, its tokens, time and
+        log-probability, and where it failed. Does not wait: what goes on is shown as it stands.
+        """
+        return self._reader.explain()
+
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """The text, or that of one variable, in pieces as they arrive."""
         return self._reader.chunks(self._branch, var_name)
+
+    @overload
+    def text_async_iter(
+        self, var_name: str | None = None, return_meta_data: Literal[False] = False
+    ) -> AsyncIterator[str]: ...
+
+    @overload
+    def text_async_iter(
+        self, var_name: str, return_meta_data: Literal[True]
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]: ...
+
+    def text_async_iter(
+        self, var_name: str | None = None, return_meta_data: bool = False
+    ) -> AsyncIterator[Any]:
+        """The text, or that of one variable, in pieces as they arrive: `async for ... in`.
+
+        `return_meta_data`: pairs of a piece of the variable and what is known of it by then. All
+        but the last say `{"finish_reason": None}`, the last has the meta info of the variable; its
+        piece may be empty.
+        """
+        return self._reader.chunks_async(self._branch, var_name, with_meta=return_meta_data)
 
     def sync(self) -> None:
         """Wait until all that was appended is carried out, or the run has failed."""
         self._reader.wait(self._branch)
 
     def error(self) -> BaseException | None:
-        """What ended the run before its time; waits like `sync`, does not raise."""
+        """What ended the run, or this fork, before its time; waits like `sync`, does not raise."""
         self.sync()
-        outcome = self.outcome
-        return None if outcome is None else outcome.error
+        return self._reader.error(self._branch)
 
     @property
-    def outcome(self) -> Outcome | None:
-        """How the run ended; None while it goes on."""
-        return self._reader.outcome
-
-    @property
-    def ret_value(self) -> Any:
+    def ret_value(self) -> R:
         """What the body returned."""
-        return self._reader.returned()
-
-    def system(self, expr: str | Expr | None = None) -> Block:
-        """A system message: `with s.system(): ...`, or `s += s.system("...")`."""
-        return self._role("system", expr)
-
-    def user(self, expr: str | Expr | None = None) -> Block:
-        """A user message: `with s.user(): ...`, or `s += s.user("...")`."""
-        return self._role("user", expr)
-
-    def assistant(self, expr: str | Expr | None = None) -> Block:
-        """An assistant message: `with s.assistant(): ...`, or `s += s.assistant(gen("x"))`."""
-        return self._role("assistant", expr)
-
-    def var_scope(self, name: str) -> Block:
-        """`with s.var_scope("x"): ...` makes all text appended inside the variable `x`."""
-        check_name("var_scope", name)
-        begin, end = partial(ScopeBegin, name=name), partial(ScopeEnd, name=name)
-        return self._block(begin, end, f"s.var_scope({name!r})")
-
-    def fork(self, size: int = 1) -> StateForks:
-        """`size` branches that start as copies of this one."""
-        given: object = size
-        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-            raise UsageError(f"fork({size!r}): the number of forks is a whole number, at least 1")
-        children = self._recorder.fork(self._branch, size)
-        states = [ProgramState(self._recorder, self._reader, child) for child in children]
-        return StateForks(states, partial(self._recorder.join, self._branch, children))
-
-    def copy(self) -> Copy:
-        """`with s.copy() as c: ...`: one fork, joined at the end of the block."""
-        return Copy(self.fork(1))
-
-    def _role(self, role: str, expr: str | Expr | None) -> Block:
-        begin, end = partial(RoleBegin, role=role), partial(RoleEnd, role=role)
-        if expr is None:
-            return self._block(begin, end, f"s.{role}()")
-        self._recorder.write(self._branch, role_expr(role, expr).parts)
-        return Block(self, None, begin=begin, end=end, shown=f"s.{role}(...)")
-
-    def _block(self, begin: Part, end: Part, shown: str) -> Block:
-        write = partial(self._recorder.write, self._branch)
-        return Block(self, write, begin=begin, end=end, shown=shown)
-
-
-class Block(Expr):
-    """A role or a variable's scope: `with s.user(): ...` opens it on entry and closes it on exit.
-
-    `s.user("hi")` is one that has been appended already, so that both `s.user("hi")` and
-    `s += s.user("hi")` add it once.
-    """
-
-    __slots__ = ("_begin", "_end", "_shown", "_state", "_write")
-
-    def __init__(
-        self,
-        state: ProgramState,
-        write: Callable[[Sequence[Part]], None] | None,
-        *,
-        begin: Part,
-        end: Part,
-        shown: str,
-    ) -> None:
-        super().__init__(())
-        self._state: ProgramState | None = state
-        self._write = write
-        self._begin = begin
-        self._end = end
-        self._shown = shown
-
-    def __enter__(self) -> ProgramState:
-        if self._state is None or self._write is None:
-            self._refuse()
-        self._write((self._begin,))
-        return self._state
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._state is not None and self._write is not None, "what is left was entered"
-        if error is None or self._state.outcome is None:  # do not hide why the run has ended
-            self._write((self._end,))
-
-    def consume(self, state: ProgramState) -> None:
-        """Stand in `state += self`: nothing is left to append, and only once."""
-        if self._state is not state or self._write is not None:
-            self._refuse()
-        self._state = None
-
-    def __add__(self, other: object) -> Expr:
-        self._refuse()
-
-    def __radd__(self, other: object) -> Expr:
-        self._refuse()
-
-    def __repr__(self) -> str:
-        return self._shown
-
-    def _refuse(self) -> NoReturn:
-        if self._write is not None:
-            raise UsageError(f"{self!r} opens a block; write `with {self!r}:`, or give it its text")
-        raise UsageError(
-            f"{self!r} has been appended to its state already; let it stand alone, or join "
-            f"{self._shown.removeprefix('s.')} with other text"
-        )
-
-
-class Copy:
-    """`with s.copy() as c: ...`"""
-
-    __slots__ = ("_forks",)
-
-    def __init__(self, forks: StateForks) -> None:
-        self._forks = forks
-
-    def __enter__(self) -> ProgramState:
-        return self._forks[0]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self._forks.join()
-
-
-class StateForks:
-    """The branches that `s.fork(size)` opened."""
-
-    __slots__ = ("_join", "_states")
-
-    def __init__(self, states: list[ProgramState], join: Callable[[str], None]) -> None:
-        self._states = states
-        self._join = join
-
-    def __getitem__(self, index: int) -> ProgramState:
-        return self._states[index]
-
-    def __setitem__(self, index: int, state: ProgramState) -> None:
-        # Only `forks[i] += ...` comes here: it assigns what it has just read.
-        if self._states[index] is not state:
-            raise UsageError(f"forks[{index}] cannot be replaced; append to it with +=")
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def __iter__(self) -> Iterator[ProgramState]:
-        return iter(self._states)
-
-    def __iadd__(
-        self, other: str | Expr | Sequence[str | Expr] | Callable[[int], str | Expr]
-    ) -> Self:
-        """Append the same to all, one entry of a list to each, or what `callable(index)` gives."""
-        for state, expr in zip(self._states, self._each(other), strict=True):
-            state.append(expr)
-        return self
-
-    def join(self, mode: str = "gather_variable") -> None:
-        """Take the forks' work over into the state they come from.
-
-        `gather_variable`: each name that is new since the fork becomes a list in the order of the
-        forks. `concate_and_append`: their new text and messages are appended, in order. The forks
-        cannot be appended to after it.
-        """
-        self._join(mode)
-
-    def _each(self, other: object) -> Sequence[Any]:
-        if isinstance(other, (str, Expr)):
-            return [other] * len(self)
-        if isinstance(other, (list, tuple)):
-            if len(other) != len(self):
-                raise UsageError(
-                    f"forks += a list of {len(other)} for {len(self)} forks; give one entry a fork"
-                )
-            return other
-        if callable(other):
-            return [other(index) for index in range(len(self))]
-        raise UsageError(
-            f"forks += {other!r} is not allowed; append a str, an expression, a list with one "
-            "entry a fork, or a function of the fork's index"
-        )
+        value: R = self._reader.returned()
+        return value

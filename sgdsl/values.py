@@ -8,10 +8,11 @@ keeps the text, and who reads the value parses it. No lock is held meanwhile. Kn
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from sgdsl.errors import ProgramError
 from sgdsl.graph import Gen
 from sgdsl.outcome import failure
 
@@ -23,11 +24,12 @@ class Lazy:
     what the first one has made.
     """
 
-    __slots__ = ("_make", "_value")
+    __slots__ = ("_make", "_value", "parts")
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], parts: Sequence[Lazy] = ()) -> None:
         self._make: Callable[[], Any] | None = make
         self._value: Any = None
+        self.parts = parts
 
     @property
     def made(self) -> bool:
@@ -52,8 +54,22 @@ def typed(node: Gen, text: str) -> Lazy:
 
 def gathered(values: list[Any]) -> Any:
     """The list of these values."""
-    lazy = any(isinstance(value, Lazy) for value in values)
-    return Lazy(partial(_read_all, values)) if lazy else values
+    lazy = [value for value in values if isinstance(value, Lazy)]
+    return Lazy(partial(_read_all, values), lazy) if lazy else values
+
+
+def collected(values: list[Any]) -> Any:
+    """The list of these values; in place of one that cannot be made stands why."""
+    lazy = [value for value in values if isinstance(value, Lazy)]
+    return Lazy(partial(_try_all, values), lazy) if lazy else values
+
+
+def leaves(values: Iterable[Any]) -> Iterator[Lazy]:
+    """The lazy values among these, and those that they are made of."""
+    for value in values:
+        if isinstance(value, Lazy):
+            yield value
+            yield from leaves(value.parts)
 
 
 def _parse(node: Gen, text: str) -> Any:
@@ -68,3 +84,14 @@ def _parse(node: Gen, text: str) -> Any:
 
 def _read_all(values: Sequence[Any]) -> list[Any]:
     return [value.read() if isinstance(value, Lazy) else value for value in values]
+
+
+def _try_all(values: Sequence[Any]) -> list[Any]:
+    return [_try(value) if isinstance(value, Lazy) else value for value in values]
+
+
+def _try(value: Lazy) -> Any:
+    try:
+        return value.read()
+    except ProgramError as error:
+        return error

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import Batch
-from runtime.sampling.request import Sampled, SampleRequest, SampleRow
+from runtime.sampling.request import Sampled, SampleRequest, SampleRow, Top
 from sgdsl.seeds import mix
 
 UNWRITTEN = 0xDEAD
@@ -84,15 +84,26 @@ class HashExecutor:
         return found
 
     def sample(self, hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
-        tokens = []
+        tokens, logprobs, tops = [], [], []
         for index, row in enumerate(request.rows):
             logits = hash_logits(hidden[batch.sample_at[index]], self.vocab_size)
+            known = log_softmax(logits)
             if request.bitmask is not None:
                 bits = np.unpackbits(request.bitmask[index].view(np.uint8), bitorder="little")
                 logits[bits[: self.vocab_size] == 0] = -np.inf
             tokens.append(draw(logits, row))
-        scores = [
-            float(log_softmax(hash_logits(hidden[at], self.vocab_size))[target])
-            for at, target in zip(batch.score_at, batch.score_targets, strict=True)
-        ]
-        return Sampled(tokens, [0.0] * len(tokens), scores)
+            logprobs.append(float(known[tokens[-1]]) if row.wants_logprob else 0.0)
+            tops.append(likeliest(known, row.num_top))
+        scores, score_tops = [], []
+        nums = request.score_tops or [0] * len(batch.score_at)
+        for at, target, num in zip(batch.score_at, batch.score_targets, nums, strict=True):
+            known = log_softmax(hash_logits(hidden[at], self.vocab_size))
+            scores.append(float(known[target]))
+            score_tops.append(likeliest(known, num))
+        return Sampled(tokens, logprobs, scores, tops, score_tops)
+
+
+def likeliest(logprobs: NDArray[np.float64], num: int) -> Top:
+    """The `num` likeliest tokens with their log-probabilities."""
+    order = np.argsort(-logprobs, kind="stable")[:num].tolist()
+    return [(float(logprobs[token]), token) for token in order]

@@ -7,7 +7,9 @@ text's tokens, and knows neither batches nor caches nor pages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +21,9 @@ import sgdsl as sgl
 from grammars import Compiler, Constraint, JsonSchema, Matcher, Regex
 from runtime.sampling.random import stream_key, uniform
 from runtime.tokenizer import Tokenizer
+from sgdsl.expressions import Expr
 from sgdsl.machine import Piece
+from sgdsl.seeds import derive_seed
 from tests.fakes import log_softmax
 
 Logits = Callable[[list[int]], NDArray[np.float64]]
@@ -40,6 +44,17 @@ class Gen:
     constraint: Constraint | None = None
     min_tokens: int = 0
     healing: bool = True
+    n: int = 1
+    stop_regex: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A gen and a text behind it, written again until the gen's value passes."""
+
+    gen: Gen
+    text: str
+    retries: int
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class InRole:
     body: tuple[Op, ...]
 
 
-Op = Text | Gen | Select | Read | Forked | InRole
+Op = Text | Gen | Checked | Select | Read | Forked | InRole
 Program = tuple[Op, ...]
 
 JSON = JsonSchema(
@@ -107,13 +122,29 @@ def gens(draw: st.DrawFn, name: str) -> Gen:
     free = constraint is None
     return Gen(
         name,
-        max_tokens=draw(st.integers(3, 12)) if free else draw(st.integers(16, 24)),
+        max_tokens=draw(st.just(0) | st.integers(3, 12)) if free else draw(st.integers(16, 24)),
         temperature=draw(st.sampled_from([0.0, 0.0, 1.5])),
         stop=draw(st.sampled_from([(), (), ("e",), ("th", "\n")])) if free else (),
         constraint=constraint,
         min_tokens=draw(st.sampled_from([0, 0, 3])) if free else 0,
         healing=draw(st.booleans()),
+        n=draw(st.sampled_from([1, 1, 1, 3])),
+        stop_regex=draw(st.sampled_from([(), (), *PATTERNS])) if free else (),
     )
+
+
+PATTERNS = [
+    ("[ea]+[nrt]",),
+    (r"\bt", "(?m)^[a-z]"),
+    ("i[a-z ]{0,9}n",),
+    ("o(?=n)n", "[^\ufffd]{7}"),
+]
+"""None of them matches the replacement character: the reference shows it for half a character."""
+
+
+def passes(value: Any) -> bool:
+    """What a check asks for: every other value does not pass."""
+    return sum(str(value).encode()) % 2 == 0
 
 
 choices = st.lists(words, min_size=2, max_size=4, unique=True).map(tuple)
@@ -125,7 +156,7 @@ def bodies(draw: st.DrawFn, prefix: str, depth: int, in_role: bool) -> Program:
     defined: list[str] = []
     for index in range(draw(st.integers(1, 4))):
         name = f"{prefix}{index}"
-        kinds = ["text", "text", "gen", "gen", "select"]
+        kinds = ["text", "text", "gen", "gen", "select", "checked"]
         kinds += ["read"] if defined else []
         kinds += ["fork"] if depth else []
         kinds += ["role"] if depth and not in_role else []
@@ -134,6 +165,10 @@ def bodies(draw: st.DrawFn, prefix: str, depth: int, in_role: bool) -> Program:
                 ops.append(draw(literals))
             case "gen":
                 ops.append(draw(gens(name)))
+                defined.append(name)
+            case "checked":
+                text = draw(literals).text
+                ops.append(Checked(draw(gens(name)), text, draw(st.integers(0, 3))))
                 defined.append(name)
             case "select":
                 ops.append(Select(name, draw(choices)))
@@ -171,20 +206,11 @@ def _perform(s: sgl.ProgramState, program: Program, seen: list[Any]) -> None:
             case Text(text):
                 s += text
             case Gen():
-                kind: dict[str, Any] = {}
-                if isinstance(op.constraint, Regex):
-                    kind["regex"] = op.constraint.pattern
-                elif op.constraint is JSON:
-                    kind["json_schema"] = JSON.text
-                s += sgl.gen(
-                    op.name,
-                    op.max_tokens,
-                    temperature=op.temperature,
-                    stop=op.stop or None,
-                    min_tokens=op.min_tokens or None,
-                    healing=op.healing,
-                    **kind,
-                )
+                s += _gen_expr(op)
+            case Checked():
+                s += _gen_expr(op.gen) + op.text
+                with suppress(sgl.CheckFailed):  # what was written last stands
+                    s.check(passes, retries=op.retries)
             case Select():
                 s += sgl.select(op.name, list(op.choices))
             case Read():
@@ -197,6 +223,25 @@ def _perform(s: sgl.ProgramState, program: Program, seen: list[Any]) -> None:
             case InRole():
                 with getattr(s, op.role)():
                     _perform(s, op.body, seen)
+
+
+def _gen_expr(op: Gen) -> Expr:
+    kind: dict[str, Any] = {}
+    if isinstance(op.constraint, Regex):
+        kind["regex"] = op.constraint.pattern
+    elif op.constraint is JSON:
+        kind["json_schema"] = JSON.text
+    return sgl.gen(
+        op.name,
+        op.max_tokens,
+        temperature=op.temperature,
+        stop=op.stop or None,
+        stop_regex=op.stop_regex or None,
+        min_tokens=min(op.min_tokens, op.max_tokens) or None,
+        healing=op.healing,
+        n=op.n if op.n > 1 else None,
+        **kind,
+    )
 
 
 # The naive way.
@@ -219,6 +264,13 @@ class Branch:
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
 
+    def copy(self, branch_id: int) -> Branch:
+        lists = (list(self.tokens), list(self.pending), list(self.pieces))
+        return Branch(branch_id, *lists, dict(self.variables))
+
+    def become(self, other: Branch) -> None:
+        self.tokens, self.pending, self.pieces = other.tokens, other.pending, other.pieces
+
 
 class Naive:
     """One program, step by step. `logits(tokens)`: the model; `draw(logits, temperature, u)`."""
@@ -230,6 +282,12 @@ class Naive:
         self._seed = seed
         self._compiler = Compiler(tokenizer.vocabulary)
         self._next_id = 1
+        self._num_nodes = 0
+
+    def _node(self, num: int = 1) -> int:
+        """The id of the first of the program's next nodes."""
+        self._num_nodes += num
+        return self._num_nodes - num
 
     def run(self, program: Program) -> Branch:
         root = Branch(0)
@@ -240,10 +298,14 @@ class Naive:
         for op in program:
             match op:
                 case Text(text):
+                    self._node()
                     branch.write(text)
                 case Gen():
-                    branch.variables[op.name] = self._gen(branch, op)
+                    branch.variables[op.name] = self._gens(branch, op, self._node())
+                case Checked():
+                    branch.variables[op.gen.name] = self._checked(branch, op)
                 case Select():
+                    self._node()
                     branch.variables[op.name] = self._select(branch, op)
                 case Forked():
                     self._fork(branch, op)
@@ -252,27 +314,53 @@ class Naive:
                 case Read():
                     pass
 
+    def _gens(self, branch: Branch, op: Gen, node: int, attempt: int = 0) -> Any:
+        """One output, or the list of several, each of them drawn for itself."""
+        if op.n == 1:
+            return self._gen(branch, op, self._seed_of(attempt, 0))
+        children = [branch.copy(-1 - (node << 64 | attempt << 32 | index)) for index in range(op.n)]
+        values = [
+            self._gen(child, op, self._seed_of(attempt, index))
+            for index, child in enumerate(children)
+        ]
+        branch.become(children[0])
+        return values
+
+    def _seed_of(self, attempt: int, index: int) -> int:
+        salt = attempt << 32 | index
+        return derive_seed(self._seed, salt) if salt else self._seed
+
+    def _checked(self, branch: Branch, op: Checked) -> Any:
+        node = self._node(3)
+        before = branch.copy(branch.id)
+        for attempt in range(op.retries + 1):
+            branch.become(before.copy(branch.id))
+            value = self._gens(branch, op.gen, node, attempt)
+            branch.write(op.text)
+            if passes(value):
+                break
+            self._node(attempt < op.retries)
+        return value
+
     def _role(self, branch: Branch, op: InRole) -> None:
+        self._node()
         template = self._tokenizer.chat_template
         assert template.default_system_prompt is None, "the tiny model has none"
         branch.write(template.prefixes[op.role], special=True)
         self._body(branch, op.body)
+        self._node()
         branch.write(template.suffixes[op.role], special=True)
 
     def _fork(self, parent: Branch, op: Forked) -> None:
+        self._node()
         ids = range(self._next_id, self._next_id + len(op.branches))
         self._next_id += len(op.branches)
         children = []
         for branch_id, body in zip(ids, op.branches, strict=True):
-            child = Branch(
-                branch_id,
-                list(parent.tokens),
-                list(parent.pending),
-                list(parent.pieces),
-                dict(parent.variables),
-            )
+            child = parent.copy(branch_id)
             self._body(child, body)
             children.append(child)
+        self._node()
         if op.mode == "concate_and_append":
             start = len(parent.pieces)
             for child in children:
@@ -312,9 +400,11 @@ class Naive:
         branch.tokens = branch.tokens or [self._tokenizer.start_token_id]
         return own
 
-    def _gen(self, branch: Branch, op: Gen) -> str:
+    def _gen(self, branch: Branch, op: Gen, seed: int) -> str:
         tokenizer = self._tokenizer
         own = self._flush(branch)
+        if op.max_tokens == 0:
+            return self._written(branch, "")
         taken = self._num_taken(branch.tokens, own) if op.healing else 0
         prefix = tokenizer.decode(branch.tokens[len(branch.tokens) - taken :])
         known = branch.tokens[: len(branch.tokens) - taken]
@@ -327,7 +417,7 @@ class Naive:
         while True:
             allowed = self._allowed(matcher, prefix, sampled, op)
             logits = np.where(allowed, self._logits(known + sampled), -np.inf)
-            u = uniform(stream_key(self._seed, branch.id), len(known) + len(sampled))
+            u = uniform(stream_key(seed, branch.id), len(known) + len(sampled))
             token = self._draw(logits, op.temperature, u)
             if token in tokenizer.eos_token_ids:
                 text = tokenizer.decode(sampled)[len(prefix) :].decode("utf-8", "surrogateescape")
@@ -387,6 +477,10 @@ class Naive:
     @staticmethod
     def _stop_at(text: str, op: Gen, start: int) -> int | None:
         found = [at for stop in op.stop if (at := text.find(stop, start)) >= 0]
+        text = re.sub("[\udc80-\udcff]", "\ufffd", text)
+        for pattern in op.stop_regex:
+            ends = (re.search(pattern, text[start:end]) for end in range(start + 1, len(text) + 1))
+            found += [start + match.start() for match in [next(filter(None, ends), None)] if match]
         return min(found) if found else None
 
     def _cut(

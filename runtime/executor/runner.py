@@ -14,8 +14,11 @@ from runtime.attention.torch import plan_attention
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
 from runtime.model.general import GeneralModel
-from runtime.sampling.request import Sampled, SampleRequest
-from runtime.sampling.sampler import sample, score
+from runtime.sampling.request import Sampled, SampleRequest, Top
+from runtime.sampling.sampler import sample, score, tops
+
+SCORED_AT_ONCE = 256
+"""Rows whose logits are in memory together: of 50,000 tokens they take 50 MB."""
 
 
 class ModelRunner:
@@ -42,6 +45,14 @@ class ModelRunner:
         num_drawn = len(batch.sample_at)
         if len(hidden) == 0:
             return Sampled((), (), ())
-        logits = self._model.logits(hidden)
-        tokens, logprobs = sample(logits[:num_drawn], request)
-        return Sampled(tokens, logprobs, score(logits[num_drawn:], batch.score_targets))
+        logits = self._model.logits(hidden[:num_drawn])
+        tokens, logprobs = sample(logits, request)
+        found = tops(logits, [row.num_top for row in request.rows])
+        scores: list[float] = []
+        score_tops: list[Top] = []
+        for begin in range(num_drawn, len(hidden), SCORED_AT_ONCE):
+            logits = self._model.logits(hidden[begin : begin + SCORED_AT_ONCE])
+            here = slice(begin - num_drawn, begin - num_drawn + SCORED_AT_ONCE)
+            scores += score(logits, batch.score_targets[here])
+            score_tops += tops(logits, request.score_tops[here])
+        return Sampled(tokens, logprobs, scores, found, score_tops)

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+Top = Sequence[tuple[float, int]]
+"""Log-probabilities and tokens, the likeliest first."""
+
 NO_TOKEN = -1
 """Stands for a token where a row had none to draw: its logits are no numbers, or all forbidden."""
 
@@ -18,7 +21,7 @@ NO_TOKEN = -1
 @dataclass(frozen=True, slots=True)
 class SampleRow:
     """One row that draws a token. `draw` in [0, 1) is its random number; `counts` are the tokens
-    that this gen has written, for the penalties.
+    that this gen has written, for the penalties. `num_top`: so many likeliest tokens are told.
     """
 
     temperature: float = 0.0
@@ -30,6 +33,7 @@ class SampleRow:
     presence_penalty: float = 0.0
     counts: Mapping[int, int] = field(default_factory=dict)
     wants_logprob: bool = False
+    num_top: int = 0
 
     @property
     def greedy(self) -> bool:
@@ -39,20 +43,25 @@ class SampleRow:
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
     """`rows` in the order of the batch's `sample_at`. bitmask: int32 [len(rows), num_words], a set
-    bit allows a token; None when no row is constrained.
+    bit allows a token; None when no row is constrained. score_tops: per `score_at`, how many
+    likeliest tokens are to be told there; empty when none are.
     """
 
     rows: Sequence[SampleRow]
     bitmask: NDArray[np.int32] | None = None
+    score_tops: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """tokens, logprobs: per row of `sample_at` (NO_TOKEN where there is none; 0.0 where it was not
     asked for; natural logarithm of the model's own probability, before temperature, penalties and
-    masks). scores: per `score_at`.
+    masks). scores: per `score_at`. tops, score_tops: the likeliest tokens of each row and of each
+    `score_at`, as many as were asked for; no entries at all where nobody asks.
     """
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
     scores: Sequence[float]
+    tops: Sequence[Top] = ()
+    score_tops: Sequence[Top] = ()

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.sampling.request import NO_TOKEN, SampleRequest, SampleRow
+from runtime.sampling.request import NO_TOKEN, SampleRequest, SampleRow, Top
 
 
 def sample(logits: Tensor, request: SampleRequest) -> tuple[list[int], list[float]]:
@@ -90,6 +90,21 @@ def _penalised(logits: Tensor, rows: Sequence[SampleRow]) -> Tensor:
             counts = torch.tensor(list(row.counts.values()), dtype=logits.dtype)
             logits[index, tokens] -= row.frequency_penalty * counts + row.presence_penalty
     return logits
+
+
+def tops(logits: Tensor, nums: Sequence[int]) -> list[Top]:
+    """The likeliest tokens of each row, as many as `nums` says, with their log p. logits: float32
+    [num_rows, vocab_size].
+    """
+    found: list[Top] = [()] * len(nums)
+    asked = [index for index, num in enumerate(nums) if num]
+    if not asked:
+        return found
+    most = min(max(nums), logits.shape[1])
+    logprobs, tokens = logits[asked].log_softmax(-1).topk(most)
+    for index, row, ids in zip(asked, logprobs.tolist(), tokens.tolist(), strict=True):
+        found[index] = list(zip(row, ids, strict=True))[: nums[index]]
+    return found
 
 
 def score(logits: Tensor, targets: NDArray[np.int32]) -> list[float]:

@@ -26,6 +26,13 @@ class Backend(Protocol):
     """Neither method blocks on the model or raises for a run's sake: a fault is the run's outcome.
 
     A backend that is closed or dead fails the run with `BackendError` instead of letting it wait.
+
+    `run.fail(cause, branch_id=...)` need not end the run: a join may collect the failure of a fork.
+    It answers the node, as `complete` does; a run without an outcome goes on, and the branch is
+    asked for its `next` action again. The program's side may set the outcome at any time (a
+    deadline, `cancel()`): what a backend says after that is dropped.
+
+    A backend that sets `caches_prefixes = True` is asked to compute prefixes by `Program.cache`.
     """
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammars import Constraint
+from sgdsl.backends.validation import shortest
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, UsageError
 from sgdsl.graph import Sampling, Select
@@ -45,7 +46,7 @@ class Script:
         self,
         replies: Mapping[str, Replies] | Callable[[Request], Reply] | None,
         scores: Mapping[str, Scores] | None,
-        default: str,
+        default: str | None,
     ) -> None:
         self._replies = replies if replies is not None else {}
         self._scores = scores if scores is not None else {}
@@ -57,6 +58,8 @@ class Script:
         found: Any = self._replies
         if isinstance(found, Mapping):
             found = found.get(name, self._default)
+        if found is None:  # nobody has said anything
+            found = "mock" if request.constraint is None else shortest(request.constraint)
         if callable(found):
             found = found(request)
         if isinstance(found, (list, tuple)):

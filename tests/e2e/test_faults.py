@@ -165,7 +165,7 @@ def test_rows_cancelled_at_any_state_leave_nothing_behind(
         started.set()
         reached.wait(0.05)
         for index in victims & set(range(len(programs))):
-            executions[index].cancel()
+            executions[index].end(CancelledError("by the test"))
         for index, (each, expected) in enumerate(zip(executions, whole, strict=True)):
             threads[index].join(PATIENCE_S)
             outcome = each.run.wait()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,65 @@ def test_text_ends_before_the_first_stop_string(
         "utf-8", "surrogateescape"
     ) or ("\ufffd" in ending.residue)
     assert ending.truncated == (ending.reason["type"] == "length")
+
+
+patterns = st.sampled_from(["[aeiou][nt]", "t.*h", "\\be", "(?m)^[a-z]", "e{2}|o", "[ a-z]{9}n"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    tokens=plain_tokens,
+    stops=stops,
+    stop_regex=st.lists(patterns, min_size=1, max_size=2),
+    min_tokens=st.integers(0, 3),
+)
+def test_text_ends_before_what_a_pattern_first_matches(
+    tokenizer: Tokenizer,
+    tokens: list[int],
+    stops: list[str],
+    stop_regex: list[str],
+    min_tokens: int,
+) -> None:
+    said: dict[str, Any] = {
+        "stop": tuple(stops),
+        "stop_regex": tuple(stop_regex),
+        "min_tokens": min_tokens,
+    }
+    running, shown = generation(tokenizer, **said), ""
+    for count in range(1, len(tokens) + 1):
+        running.accept(tokens[count - 1])
+        assert running.text.startswith(shown) or running.ending is not None
+        text = incremental(tokenizer, tokens[:count])
+        start = len(incremental(tokenizer, tokens[: min(count, min_tokens)]))
+        found = [(at, stop) for stop in stops if (at := text.find(stop, start)) >= 0]
+        for pattern in stop_regex:
+            for end in range(start + 1, len(text) + 1):
+                if match := re.search(pattern, text[start:end]):
+                    found.append((start + match.start(), pattern))
+                    break
+        if found:
+            at, stop = min(found)
+            assert running.ending is not None
+            assert running.ending.reason == {"type": "stop", "matched": stop}
+            assert running.ending.text == text[:at]
+            assert shown == running.ending.text[: len(shown)]
+            return
+        assert running.ending is None
+        shown = running.text
+
+
+def incremental(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    """What is whole of the tokens' text, as it is shown."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    text = decoder.decode(tokenizer.decode(tokens))
+    return re.sub("[\udc80-\udcff]", "\ufffd", text)
+
+
+def test_no_stop_pattern_cuts_a_constrained_output(tokenizer: Tokenizer) -> None:
+    running = constrained(tokenizer, "a{3}", 9, stop_regex=("a",))
+    feed(running, [tokenizer.encode("a")[0]] * 3)
+    assert running.ending is not None
+    assert running.ending.text == "aaa"
 
 
 @settings(deadline=None)

@@ -7,14 +7,16 @@ model writes depends on the whole prompt, so that text in the wrong place shows 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 
-from sgdsl import ProgramState, gen, select
+from sgdsl import CheckFailed, ProgramState, gen, select
 from sgdsl.backends.script import Request
 from sgdsl.chat import ROLES, ChatTemplate
+from sgdsl.seeds import derive_seed
 
 TEMPLATE = ChatTemplate(
     name="test",
@@ -36,12 +38,22 @@ class Step:
     bodies: tuple[tuple[Step, ...], ...] = ()
 
 
-def answer(prompt: str) -> str:
-    return f"[{sum(prompt.encode()) * 31 + len(prompt)}]"
+def answer(prompt: str, seed: int | None = None) -> str:
+    """`seed`: of a gen that has one of its own, as what is written again has."""
+    own = "" if seed is None else f"{seed % 97}"
+    return f"[{sum(prompt.encode()) * 31 + len(prompt)}]{own}"
 
 
 def reply(request: Request) -> str:
-    return answer(request.prompt)
+    return answer(request.prompt, request.sampling.seed)
+
+
+RETRIES = 2
+
+
+def passes(value: Any) -> bool:
+    """What a check asks for: every other value does not pass."""
+    return sum(str(value).encode()) % 2 == 0
 
 
 def programs(*, in_role: bool = False, depth: int = 2) -> st.SearchStrategy[tuple[Step, ...]]:
@@ -49,7 +61,10 @@ def programs(*, in_role: bool = False, depth: int = 2) -> st.SearchStrategy[tupl
     leaves = [
         st.builds(Step, st.just("text"), text=st.text("xyz \n", max_size=4)),
         st.builds(Step, st.sampled_from(["gen", "select", "ref", "read", "assign"]), names),
-        st.sampled_from([Step("gen"), Step("read_text"), Step("read_messages")]),
+        st.sampled_from([Step("gen"), Step("read_text"), Step("read_messages"), Step("nothing")]),
+        st.builds(Step, st.sampled_from(["gens", "checked", "checked_gens"]), names),
+        st.builds(Step, st.just("checked"), names, text=st.text("xyz", max_size=2)),
+        st.builds(Step, st.just("checked_scope"), names, text=st.text("xyz", max_size=2)),
     ]
     if depth > 0:
         inner = programs(in_role=in_role, depth=depth - 1)
@@ -81,6 +96,12 @@ def perform(s: ProgramState, steps: Sequence[Step], seen: list[Any]) -> None:  #
                 seen.append(s[step.name] if step.name in s else None)  # noqa: SIM401 - no dict
             case "assign":
                 s[step.name] = len(step.name)
+            case "gens":
+                s += gen(step.name, n=2)
+            case "nothing":
+                s += gen(max_tokens=0)
+            case "checked" | "checked_gens" | "checked_scope":
+                _perform_checked(s, step)
             case "read_text":
                 seen.append(s.text())
             case "read_messages":
@@ -99,6 +120,19 @@ def perform(s: ProgramState, steps: Sequence[Step], seen: list[Any]) -> None:  #
                     forks.join(step.name)
 
 
+def _perform_checked(s: ProgramState, step: Step) -> None:
+    match step.kind:
+        case "checked":
+            s += gen(step.name) + step.text
+        case "checked_gens":
+            s += gen(step.name, n=3)
+        case "checked_scope":
+            with s.var_scope(step.name):
+                s += step.text + gen() + step.text
+    with suppress(CheckFailed):  # what was written last stands
+        s.check(passes, retries=RETRIES, name=step.name)
+
+
 @dataclass
 class Naive:
     text: str = ""
@@ -106,6 +140,7 @@ class Naive:
     texts: dict[str, str] = field(default_factory=dict)
     messages: list[dict[str, str]] = field(default_factory=list)
     role_start: int = 0
+    seed: int = 0
 
     def define(self, name: str, value: Any, text: str) -> None:
         self.variables[name] = value
@@ -125,9 +160,9 @@ class Naive:
 
     def copy(self) -> Naive:
         copied = (dict(self.variables), dict(self.texts), list(self.messages))
-        return Naive(self.text, *copied, self.role_start)
+        return Naive(self.text, *copied, self.role_start, self.seed)
 
-    def perform(self, steps: Sequence[Step], seen: list[Any]) -> None:
+    def perform(self, steps: Sequence[Step], seen: list[Any]) -> None:  # noqa: C901, PLR0912
         for step in steps:
             match step.kind:
                 case "text":
@@ -137,6 +172,10 @@ class Naive:
                     self.text += text
                     if step.name:
                         self.define(step.name, text, text)
+                case "gens":
+                    self.gens(step.name, 2, attempt=0)
+                case "checked" | "checked_gens" | "checked_scope":
+                    self.checked(step)
                 case "ref":
                     self.text += self.texts.get(step.name, "")
                 case "read":
@@ -173,3 +212,31 @@ class Naive:
             for name in names:
                 values = [child.variables.get(name) for child in children]
                 self.define(name, values, str(values))
+
+    def draw(self, attempt: int, index: int = 0) -> str:
+        """What is written at an attempt, as one of several."""
+        salt = attempt << 32 | index
+        return answer(self.text, derive_seed(self.seed, salt) if salt else None)
+
+    def gens(self, name: str, num: int, *, attempt: int) -> None:
+        values = [self.draw(attempt, index) for index in range(num)]
+        self.text += values[0]
+        self.define(name, values, values[0])
+
+    def checked(self, step: Step) -> None:
+        before = self.copy()
+        for attempt in range(RETRIES + 1):
+            now = before.copy()
+            if step.kind == "checked_gens":
+                now.gens(step.name, 3, attempt=attempt)
+            else:
+                start = len(now.text)
+                now.text += step.text if step.kind == "checked_scope" else ""
+                value = now.draw(attempt)
+                now.text += value + step.text
+                if step.kind == "checked_scope":
+                    value = now.text[start:]
+                now.define(step.name, value, value)
+            if passes(now.variables[step.name]):
+                break
+        self.text, self.variables, self.texts = now.text, now.variables, now.texts

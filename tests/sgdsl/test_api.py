@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 import sgdsl as sgl
-from grammars import Cfg, Concatenation, Constraint, JsonSchema, Regex, TypeOf
+from grammars import Cfg, Concatenation, Constraint, JsonSchema, Regex, Substring, TypeOf
 from grammars.algebra import Algebra
 from grammars.expr import Expr as Language
 from sgdsl.expressions import Expr
@@ -161,12 +161,22 @@ def test_each_constraint_argument(
         (lambda: sgl.gen("x", grammar=5), "grammar=5 is not allowed"),  # type: ignore[arg-type]
         (lambda: sgl.gen("x", grammar="start: ("), r"grammar='start: \(' is refused: .*line 1"),
         (lambda: sgl.gen("x", grammar="\n" * 500), r"grammar='[\\n]+ \.\.\. .* is refused"),
-        (lambda: sgl.gen("x", n=2), "n=2 is not supported yet; call it n times"),
-        (lambda: sgl.gen("x", stop_regex="a"), "stop_regex='a' is not supported yet"),
-        (lambda: sgl.gen("x", top_logprobs_num=3), "top_logprobs_num=3 is not supported yet"),
-        (lambda: sgl.gen("x", logprob_start_len=0), "logprob_start_len=0 is not supported yet"),
-        (lambda: sgl.gen("x", return_text_in_logprobs=True), "return_text_in_logprobs=True is not"),
-        (lambda: sgl.gen("x", max_tokens=0), "max_tokens=0 is not allowed; max_tokens is a whole"),
+        (lambda: sgl.gen("x", n=0), "n=0 is not allowed; n is a whole number from 1 to 1024"),
+        (lambda: sgl.gen("x", n=1025), "n=1025 is not allowed"),
+        (lambda: sgl.gen("x", stop_regex=""), "stop_regex='' is not allowed"),
+        (lambda: sgl.gen("x", stop_regex="a(b"), r"stop_regex='a\(b' is refused: .*column 1"),
+        (lambda: sgl.gen("x", stop_regex=["b", "a*"]), r"'a\*' is refused: .* the empty text"),
+        (lambda: sgl.gen("x", stop_regex=["b"] * 17), "17 patterns, but it may have 16"),
+        (lambda: sgl.gen("x", regex="a", stop_regex="b"), "stop_regex and regex cannot be given"),
+        (lambda: sgl.gen("x", top_logprobs_num=257), "top_logprobs_num=257 is not allowed"),
+        (lambda: sgl.gen("x", logprob_start_len=-2), "logprob_start_len=-2 is not allowed"),
+        (lambda: sgl.gen("x", return_text_in_logprobs=1), "return_text_in_logprobs=1 is not"),  # type: ignore[arg-type]
+        (lambda: sgl.gen("x", substring_of=5), "substring_of=5 is not allowed"),  # type: ignore[arg-type]
+        (lambda: sgl.gen("x", substring_of="a", regex="a"), "regex and substring_of cannot be"),
+        (
+            lambda: sgl.gen("x", max_tokens=-1),
+            "max_tokens=-1 is not allowed; max_tokens is a whole",
+        ),
         (lambda: sgl.gen("x", max_tokens=True), "max_tokens=True is not allowed"),
         (lambda: sgl.gen("x", 5, 6), "min_tokens=6 is above max_tokens=5"),
         (lambda: sgl.gen("x", temperature=-1), "temperature=-1 is not allowed"),
@@ -202,9 +212,15 @@ def test_a_malformed_regex_names_its_column() -> None:
         sgl.gen("x", regex="ab(c")
 
 
-def test_arguments_that_ask_for_nothing_unsupported_are_accepted() -> None:
-    node = only(sgl.gen("x", n=1, top_logprobs_num=0, return_text_in_logprobs=False))
-    assert node.sampling == Sampling()
+def test_what_is_asked_of_a_gen_stands_in_its_node() -> None:
+    node = only(sgl.gen("x", 0, n=2, stop_regex="a+", top_logprobs_num=3, logprob_start_len=-1))
+    assert node.sampling == Sampling(
+        max_tokens=0, n=2, stop_regex=("a+",), top_logprobs_num=3, logprob_start_len=-1
+    )
+
+
+def test_a_quotation_is_a_constraint() -> None:
+    assert only(sgl.gen("x", substring_of="some text")).constraint == Substring("some text")
 
 
 def test_expressions_join_with_text_on_either_side() -> None:
@@ -247,6 +263,6 @@ def test_every_public_name_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "runtime", runtime)
     for name in sgl.__all__:
         assert getattr(sgl, name) is not None
-    with pytest.raises(AttributeError, match="'sgdsl' has no attribute 'Engine'"):
-        _ = sgl.Engine  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="'sgdsl' has no attribute 'Engines'"):
+        _ = sgl.Engines  # type: ignore[attr-defined]
     assert sgl.REGEX_INT == r"[-+]?[0-9]+[ \n]*"

@@ -88,7 +88,7 @@ def test_an_empty_batch_has_no_results() -> None:
         (lambda b: static.run_batch({"q": 1}, backend=b), "batch="),
         (lambda b: static.run_batch([], backend=b, num_threads=0), "num_threads=0 is not"),
         (lambda b: static.run_batch([], backend=b, on_error="x"), "on_error='x' is not"),  # type: ignore[call-overload]
-        (lambda b: static.run_batch([], backend=b, n=2), "n=2 is not supported yet"),
+        (lambda b: static.run_batch([], backend=b, n=0), "n=0 is not allowed"),
         (lambda b: static.run_batch([], backend=b, top=2), r"no arguments \['top'\]"),  # type: ignore[call-overload]
         (lambda b: static.run_batch([]), "no backend to run on"),
     ],

@@ -127,11 +127,32 @@ def test_meta_info_is_in_the_order_of_the_choices() -> None:
     scores = ChoiceScores([[-1.0, -3.0], [-1.0]], [[-4.0], [-6.0]])
     method = sgl.unconditional_likelihood_normalized
     choice = pick(method, scores, temperature=0.0, draw=0.0)
-    meta = choice.meta(["a", "b"], scores)
+    meta = choice.meta(["a", "b"], scores, method=method)
     assert choice.index == 1
     assert meta["choices"] == ["a", "b"]
     assert meta["normalized_prompt_logprobs"] == [-2.0, -1.0]
-    assert meta["input_token_logprobs"] == [[-1.0, -3.0], [-1.0]]
-    assert meta["normalized_unconditional_logprobs"] == [-4.0, -6.0]
-    assert meta["unconditional_token_logprobs"] == [[-4.0], [-6.0]]
-    assert "unconditional_token_logprobs" not in choice.meta(["a", "b"], ChoiceScores([[-1.0]] * 2))
+    assert meta["input_token_logprobs"] == [
+        [(-1.0, None, None), (-3.0, None, None)],
+        [(-1.0, None, None)],
+    ]
+    assert meta["output_token_logprobs"] == [[], []]
+    assert meta["normalized_unconditional_prompt_logprobs"] == [2.0, 5.0]
+    assert meta["unconditional_token_logprobs"] == [[(-4.0, None, None)], [(-6.0, None, None)]]
+    assert "greedy_logprob_matrix" not in meta
+
+
+def test_tokens_are_told_where_the_backend_knows_them() -> None:
+    scores = ChoiceScores([[-1.0, -3.0], [-1.5]], tokens=[[(7, "a"), (8, "b")], [(9, "c")]])
+    method = sgl.greedy_token_selection
+    choice = pick(method, scores, temperature=0.0, draw=0.0)
+    meta = choice.meta(["ab", "c"], scores, method=method)
+    assert meta["input_token_logprobs"] == [[(-1.0, 7, "a"), (-3.0, 8, "b")], [(-1.5, 9, "c")]]
+    assert meta["greedy_logprob_matrix"] == [[-1.0, -3.0], [-1.5, -1.5]]
+    assert "unconditional_token_logprobs" not in meta
+
+
+def test_a_token_that_is_certain_counts_in_the_mean() -> None:
+    scores = ChoiceScores([[0.0, -1.0], [-0.6]])
+    assert pick(sgl.token_length_normalized, scores, temperature=0.0, draw=0.0).index == 0
+    gains = ChoiceScores([[-1.0], [-1.0, -1.0]], [[-2.0], [0.0, -3.0]])
+    assert sgl.unconditional_likelihood_normalized.log_weights(gains) == [1.0, 0.5]

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState
 from sgdsl.backends.script import Request
+from sgdsl.seeds import derive_seed
 from tests.patience import PATIENCE_S
 from tests.sgdsl.naive import TEMPLATE, Naive, Step, perform, programs, reply
 
@@ -40,9 +41,9 @@ def test_rows_that_fail_say_so_and_the_others_are_right(
     backend = MockBackend(
         flaky, chat_template=TEMPLATE, stepwise=stepwise, max_in_flight=max_in_flight
     )
-    states = program.run_batch([(steps,) for steps in bodies], backend=backend)
+    states = program.run_batch([(steps,) for steps in bodies], backend=backend, seed=1)
     backend.close()
-    for state, steps in zip(states, bodies, strict=True):
+    for index, (state, steps) in enumerate(zip(states, bodies, strict=True)):
         assert state.outcome is not None
         if state.outcome.status == "failed":
             error = state.error()
@@ -53,7 +54,7 @@ def test_rows_that_fail_say_so_and_the_others_are_right(
             assert "naive.py" in error.source
             continue
         expected_seen: list[Any] = []
-        expected = Naive()
+        expected = Naive(seed=derive_seed(1, index))
         expected.perform(steps, expected_seen)
         assert state.outcome == sgl.Outcome("ok")
         assert state.ret_value == expected_seen

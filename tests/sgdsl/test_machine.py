@@ -25,6 +25,7 @@ from sgdsl.graph import (
     Text,
 )
 from sgdsl.machine import Append, Choose, Completion, Generate, Idle, Machine, Piece, Spawn
+from sgdsl.seeds import derive_seed
 from tests.sgdsl.backends import ShuffledBackend
 from tests.sgdsl.naive import TEMPLATE, Naive, Step, perform, programs, reply
 
@@ -40,9 +41,9 @@ def test_a_random_program_means_the_same_as_in_a_direct_interpreter(
         perform(s, steps, seen)
         return seen
 
-    state = program.run(backend=ShuffledBackend(order))
+    state = program.run(backend=ShuffledBackend(order), seed=order)
     expected_seen: list[Any] = []
-    expected = Naive()
+    expected = Naive(seed=order)
     expected.perform(steps, expected_seen)
 
     assert state.outcome == sgl.Outcome("ok")
@@ -64,11 +65,11 @@ def test_programs_answered_word_by_word_in_turns_mean_the_same(
         return seen
 
     backend = sgl.MockBackend(reply, chat_template=TEMPLATE, stepwise=True)
-    states = program.run_batch([{"steps": steps} for steps in bodies], backend=backend)
+    states = program.run_batch([{"steps": steps} for steps in bodies], backend=backend, seed=1)
     backend.close()
-    for state, steps in zip(states, bodies, strict=True):
+    for index, (state, steps) in enumerate(zip(states, bodies, strict=True)):
         expected_seen: list[Any] = []
-        expected = Naive()
+        expected = Naive(seed=derive_seed(1, index))
         expected.perform(steps, expected_seen)
         assert state.ret_value == expected_seen
         assert state.text() == expected.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel
 
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState, gen, select
@@ -90,3 +91,59 @@ def test_after_its_death_every_run_fails(stepwise: bool) -> None:
     with pytest.raises(sgl.ProgramError, match="power cut"):
         state["a"]
     assert "power cut" in str(two.run(backend=backend).error())
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+@sgl.function
+def typed(s: ProgramState) -> None:
+    s += gen("n", regex="[0-9]{3}") + gen("p", type=Person)
+
+
+def test_without_a_script_a_constrained_gen_gets_a_text_that_satisfies_it() -> None:
+    state = typed.run(backend=MockBackend())
+    assert state["n"] == "000"
+    assert isinstance(state["p"], Person)
+
+
+def test_a_reply_that_violates_its_constraint_fails_the_node_and_says_why() -> None:
+    error = typed.run(backend=MockBackend({"n": "12"})).error()
+    assert "gen n" in str(error)
+    assert "'12' does not satisfy Regex(pattern='[0-9]{3}'): it ends too early" in str(error)
+    error = typed.run(backend=MockBackend({"n": "12a4"})).error()
+    assert "nothing that does begins with '12a'; script a reply that does" in str(error)
+    error = typed.run(backend=MockBackend({"p": '{"name": "Ada"}'})).error()
+    assert "does not satisfy the type Person" in str(error)
+    error = typed.run(backend=MockBackend({"p": "Ada, 36"})).error()
+    assert "it is no JSON" in str(error)
+    cut = MockBackend({"n": sgl.Completion("123", truncated=True)})
+    assert "a constrained gen is never truncated" in str(typed.run(backend=cut).error())
+
+
+def test_json_may_be_laid_out_in_any_way() -> None:
+    state = typed.run(backend=MockBackend({"p": '{\n  "age": 36, "name": "Ada"}'}))
+    assert state["p"] == Person(name="Ada", age=36)
+
+
+def test_the_check_can_be_left_out() -> None:
+    backend = MockBackend({"n": "twelve"}, check_constraints=False)
+    assert typed.run(backend=backend)["n"] == "twelve"
+
+
+def test_a_latency_delays_the_reply_and_disturbs_no_other() -> None:
+    backend = MockBackend(latency_s=lambda request: 0.02 if request.name == "x0" else 0.0)
+    order: list[str] = []
+
+    @sgl.function
+    def both(s: ProgramState) -> None:
+        forks = s.fork(2)
+        forks += lambda index: gen(f"x{index}")
+        order.append(forks[1]["x1"])
+        order.append(forks[0]["x0"])
+
+    assert both.run(backend=backend).outcome == sgl.Outcome("ok")
+    assert order == ["mock", "mock"]
+    backend.close()

@@ -60,8 +60,6 @@ def test_decorated_bare_with_arguments_or_called() -> None:
 
 
 def test_what_is_no_body_is_refused_by_the_decorator() -> None:
-    async def coroutine(s: ProgramState) -> None: ...
-
     async def stream(s: ProgramState) -> AsyncIterator[int]:
         yield 1
 
@@ -73,8 +71,7 @@ def test_what_is_no_body_is_refused_by_the_decorator() -> None:
     def keywords(*, s: ProgramState) -> None: ...
 
     refused: list[tuple[Any, str]] = [
-        (coroutine, "async def bodies are not supported yet"),
-        (stream, "async def bodies are not supported yet"),
+        (stream, "a body with yield"),
         (generator, "a body with yield"),
         (stateless, "the first parameter of a program is its state"),
         (keywords, "the first parameter of a program is its state"),
@@ -83,8 +80,8 @@ def test_what_is_no_body_is_refused_by_the_decorator() -> None:
     for body, message in refused:
         with pytest.raises(sgl.UsageError, match=message):
             sgl.function(body)
-    with pytest.raises(sgl.UsageError, match="num_api_spec_tokens=8 is not supported"):
-        sgl.function(num_api_spec_tokens=8)
+    with pytest.raises(sgl.UsageError, match="num_api_spec_tokens=0 is not allowed"):
+        sgl.function(num_api_spec_tokens=0)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +91,10 @@ def test_what_is_no_body_is_refused_by_the_decorator() -> None:
         (lambda: ask.run("a", 1, 2), "too many positional arguments"),
         (lambda: ask.run("a", answer=1), "unexpected keyword argument 'answer'"),
         (lambda: ask.run("a", question="b"), "multiple values for argument 'question'"),
-        (lambda: ask.run("a", n=2), "n=2 is not supported yet"),
+        (lambda: ask.run("a", n=0), "n=0 is not allowed"),
         (lambda: ask.run("a", temperature=-1), "run: temperature=-1 is not allowed"),
-        (lambda: ask.run("a", max_new_tokens=0), "max_new_tokens=0 is not allowed"),
-        (lambda: ask.run("a", stop_regex="b"), "stop_regex='b' is not supported"),
+        (lambda: ask.run("a", max_new_tokens=-1), "max_new_tokens=-1 is not allowed"),
+        (lambda: ask.run("a", stop_regex="b("), "stop_regex='b.' is refused"),
         (lambda: ask.run("a", seed="b"), "seed='b' is not allowed"),  # type: ignore[arg-type]
         (lambda: ask.run("a", backend="b"), "backend='b' is not allowed"),  # type: ignore[arg-type]
         (lambda: ask.bind(answer=1), r"ask.bind: no arguments \['answer'\]"),
@@ -143,8 +140,10 @@ def test_sampling_arguments_of_a_run_are_its_gens_defaults() -> None:
     assert DEFAULT_SAMPLING == Sampling(
         max_tokens=128,
         min_tokens=0,
+        n=1,
         stop=(),
         stop_token_ids=(),
+        stop_regex=(),
         temperature=1.0,
         top_p=1.0,
         top_k=-1,
@@ -153,6 +152,8 @@ def test_sampling_arguments_of_a_run_are_its_gens_defaults() -> None:
         presence_penalty=0.0,
         ignore_eos=False,
         return_logprob=False,
+        top_logprobs_num=0,
+        return_text_in_logprobs=False,
         healing=True,
     )
     ask.run("q", max_new_tokens=5, temperature=0, stop="\n", backend=recording(seen))
@@ -183,7 +184,7 @@ def test_a_program_called_with_a_state_becomes_part_of_its_run() -> None:
     @sgl.function
     def outer(s: ProgramState) -> str:
         s += "outer "
-        value = ask(s, "inner", n=3)
+        value: str = ask(s, "inner", n=3)
         s += " " + s["answer"]
         return value
 

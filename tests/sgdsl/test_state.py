@@ -11,7 +11,7 @@ import pytest
 
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState, gen
-from sgdsl.state import StateForks
+from sgdsl.forks import StateForks
 from tests.sgdsl.naive import TEMPLATE
 
 Body = Callable[[ProgramState], Any]
@@ -257,7 +257,7 @@ def test_a_join_that_would_put_template_text_into_a_message_is_refused(
     write: Callable[[ProgramState, Callable[[], ProgramState]], object], message: str
 ) -> None:
     def body(s: ProgramState) -> None:
-        made: list[StateForks] = []
+        made: list[StateForks[ProgramState]] = []
 
         def fork() -> ProgramState:
             made.append(s.fork(1))
@@ -475,10 +475,6 @@ def test_meta_info_has_the_keys_of_the_contract() -> None:
     meta = state.get_meta_info("y")
     assert sum(meta["probabilities"]) == pytest.approx(1)
     assert meta.keys() >= {"normalized_prompt_logprobs", "input_token_logprobs"}
-
-
-def test_a_constrained_default_reply_is_not_checked_by_the_mock_but_a_type_is() -> None:
-    assert run(lambda s: s.append(gen("x", regex="[0-9]+")))["x"] == "mock"
 
 
 def test_the_body_may_fill_its_forks_from_threads_of_its_own() -> None:

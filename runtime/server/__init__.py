@@ -1,0 +1,1 @@
+"""The HTTP server: the doors through which other machines use a backend."""

@@ -1,0 +1,72 @@
+"""`sgdsl serve`: a model behind the server's doors, on this machine's loopback unless told
+otherwise.
+
+Owns the command's options and what of them is refused. The doors are in `programs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+
+from sgdsl.errors import UsageError
+
+DEFAULT_PORT = 30_000
+KEY_VARIABLE = "SGDSL_API_KEY"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        default="default",
+        metavar="NAME",
+        help="'default' (SmolLM2-135M-Instruct), a folder, or a Hugging Face hub id",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help=f"{DEFAULT_PORT}; 0: a free one"
+    )
+    parser.add_argument(
+        "--allow-insecure",
+        action="store_true",
+        help=f"listen on other addresses than the loopback without a key in {KEY_VARIABLE}",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    api_key = os.environ.get(KEY_VARIABLE) or None
+    check(options.host, options.port, api_key=api_key, insecure=options.allow_insecure)
+
+    import uvicorn
+
+    from runtime.local import Runtime
+    from runtime.server.programs import make_app
+
+    with Runtime(options.model) as runtime:
+        app = make_app(runtime, model=runtime.folder.name, api_key=api_key)
+        config = uvicorn.Config(app, host=options.host, port=options.port, log_level="info")
+        server = uvicorn.Server(config)
+        server.run()
+    return 0 if server.started else 1
+
+
+def check(host: str, port: int, *, api_key: str | None, insecure: bool) -> None:
+    """Raises `UsageError` for an address that anybody could use the model from."""
+    if not 0 <= port <= 65_535:
+        raise UsageError(f"--port {port} is not allowed; it is a number from 0 to 65535")
+    if api_key is None and not insecure and not _is_loopback(host):
+        raise UsageError(
+            f"--host {host} can be reached from other machines, and there is no key; put one into "
+            f"{KEY_VARIABLE}, or say --allow-insecure"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,81 @@
+"""What the machine asks of a driver, and what a driver answers.
+
+Owns the vocabulary between the two. Knows nothing of what a node means, nor of how an answer is
+made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from sgdsl.graph import Gen, Sampling, Select
+from sgdsl.pieces import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Nodes that need no model were carried out; `pieces` is empty if they have no text. Even then
+    something has moved: a join may wait for just that.
+    """
+
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt(Append):
+    """The branch goes on from where its child `child` stands, whose text `pieces` is. A driver that
+    keeps tokens takes the child's over; for every other it is an `Append`.
+    """
+
+    child: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind(Append):
+    """The branch stands again where its last gen (or its last spawn) began, and `pieces` is empty.
+    A driver that keeps tokens goes back to those of that moment; no other has anything to do.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """`sampling` is complete: the node's own, over the run's defaults, plus the role's stops, for
+    one completion. Its `seed`, if any, is this completion's own.
+    """
+
+    node: Gen
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    node: Select
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Branches that now exist as copies of the asking one."""
+
+    children: tuple[int, ...]
+
+
+class Idle(Enum):
+    """Nothing to do on this branch: now, or ever again."""
+
+    JOINING = "waits for its children"
+    PAUSED = "waits for the program"
+    FINISHED = "finished"
+
+
+Action = Append | Generate | Choose | Spawn | Idle
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a driver answers to `Generate`. `truncated`: cut by its token limit before its end."""
+
+    text: str
+    meta: dict[str, Any] = field(default_factory=dict)
+    truncated: bool = False

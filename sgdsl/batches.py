@@ -1,0 +1,155 @@
+"""What may be given to a batch, and which kind of batch it makes.
+
+Owns the arguments that `run_batch`, `arun_batch` and `astream_batch` share, and their check. Knows
+nothing of programs: a row is started by whoever has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from sgdsl.arguments import RunArguments, refuse, timeout_from
+from sgdsl.async_batch import AsyncBatch
+from sgdsl.backends.base import Backend
+from sgdsl.batch import Batch
+from sgdsl.context import backend_for, sampling_for, seed_for
+from sgdsl.conversation import Starts, starts_of
+from sgdsl.execution import Execution
+from sgdsl.flights import AUTO_THREADS, Limits, OnError
+from sgdsl.graph import Sampling
+from sgdsl.loop_batch import LoopBatch, ThreadBatch
+from sgdsl.parameters import BatchRow
+from sgdsl.progress import Progress
+from sgdsl.seeds import derive_seed
+from sgdsl.state import ProgramState
+
+AHEAD = 4
+"""Times `max_in_flight`: how far results may run ahead of who takes them one by one."""
+
+State = ProgramState[Any]
+
+
+class BatchArguments(RunArguments, total=False):
+    """What a batch takes besides its rows."""
+
+    backend: Backend | None
+    num_threads: int | Literal["auto"]
+    progress_bar: bool
+    on_error: OnError
+    timeout_s: float | None
+    row_timeout_s: float | None
+    messages: Sequence[Any] | None
+
+
+class Waiting(Protocol):
+    """A batch for a caller who waits."""
+
+    def collect(self) -> list[State]: ...
+    def in_order(self) -> Iterator[State]: ...
+    def as_completed(self) -> Iterator[tuple[int, State]]: ...
+
+
+class Awaiting(Protocol):
+    """A batch for a task that awaits."""
+
+    async def collect(self) -> list[State]: ...
+    def in_order(self) -> AsyncIterator[State]: ...
+    def as_completed(self) -> AsyncIterator[tuple[int, State]]: ...
+
+
+class StartRow(Protocol):
+    def __call__(
+        self,
+        index: int,
+        row: BatchRow,
+        *,
+        backend: Backend,
+        sampling: Sampling,
+        seed: int,
+        starts: Starts,
+    ) -> Execution: ...
+
+
+class Plan:
+    """The checked arguments of a batch; raises `UsageError` for those that cannot work. `lazy`: the
+    rows are read only as far as they are needed.
+    """
+
+    def __init__(
+        self, where: str, batch: Iterable[BatchRow], given: Mapping[str, Any], *, lazy: bool
+    ) -> None:
+        options = dict(given)
+        self._backend = backend_for(options.pop("backend", None))
+        threads = options.pop("num_threads", "auto")
+        self._progress_bar = bool(options.pop("progress_bar", False))
+        self._on_error: OnError = options.pop("on_error", "collect")
+        limits = {
+            name: timeout_from(where, name, options.pop(name, None))
+            for name in ("timeout_s", "row_timeout_s")
+        }
+        if threads != "auto" and (
+            not isinstance(threads, int) or isinstance(threads, bool) or threads < 1
+        ):
+            refuse(where, "num_threads", threads, '"auto" or a whole number, at least 1')
+        if self._on_error not in {"collect", "raise"}:
+            refuse(where, "on_error", self._on_error, '"collect" or "raise"')
+        rows: object = batch
+        if isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
+            refuse(where, "batch", batch, "an iterable of rows, each a dict or a tuple")
+        self.rows = batch if lazy else list(batch)
+        self._starts = starts_of(where, options.pop("messages", None), self.rows)
+        said = {name: value for name, value in options.items() if value is not None}
+        self._sampling = sampling_for(where, said)
+        self._seed = seed_for(said.get("seed"), where)
+        in_flight = max(1, self._backend.max_in_flight)
+        self._limits = Limits(
+            in_flight=in_flight,
+            threads=min(in_flight, AUTO_THREADS) if threads == "auto" else threads,
+            ahead=AHEAD * in_flight if lazy else None,
+            sized=isinstance(self.rows, Sequence),
+            **limits,
+        )
+
+    def waiting(self, start: StartRow, *, is_async: bool) -> Waiting:
+        """`is_async`: the bodies are coroutines."""
+        return LoopBatch(self._on_loop(start)) if is_async else self._on_threads(start)
+
+    def awaiting(self, start: StartRow, *, is_async: bool) -> Awaiting:
+        return self._on_loop(start) if is_async else ThreadBatch(self._on_threads(start))
+
+    def _on_threads(self, start: StartRow) -> Batch[BatchRow]:
+        return Batch(
+            iter(self.rows),
+            self._start(start),
+            limits=self._limits,
+            on_error=self._on_error,
+            progress=self._progress(),
+        )
+
+    def _on_loop(self, start: StartRow) -> AsyncBatch[BatchRow]:
+        return AsyncBatch(
+            iter(self.rows),
+            self._start(start),
+            limits=self._limits,
+            on_error=self._on_error,
+            progress=self._progress(),
+        )
+
+    def _start(self, start: StartRow) -> Callable[[int, BatchRow], Execution]:
+        seed = self._seed
+        about: Any = {
+            "backend": self._backend,
+            "sampling": self._sampling,
+            "starts": self._starts,
+        }
+
+        def start_row(index: int, row: BatchRow) -> Execution:
+            own_seed = derive_seed(seed, index)
+            return start(index, row, seed=own_seed, **about)
+
+        return start_row
+
+    def _progress(self) -> Progress:
+        total = len(self.rows) if isinstance(self.rows, Sequence) else None
+        return Progress(self._backend, total=total, visible=self._progress_bar)

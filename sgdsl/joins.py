@@ -1,0 +1,72 @@
+"""What a join takes over from its forks.
+
+Owns how their variables become lists, how their texts are appended, and what stands in place of a
+fork that has failed. Knows nothing of when a join may be carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sgdsl.branch import Branch
+from sgdsl.graph import Join
+from sgdsl.roles import settle
+from sgdsl.values import collected, gathered, leaves
+
+
+def join_forks(parent: Branch, children: Sequence[Branch], join: Join) -> None:
+    """Carry `join` out: its children are finished, or have failed and are collected."""
+    for child in children:
+        child.joined = True
+    if join.mode == "concate_and_append":
+        _append_texts(parent, children)
+        return
+    assert join.mode == "gather_variable", f"unknown join mode {join.mode!r}"
+    new = dict.fromkeys(join.collect or ())
+    for child in children:
+        new.update((name, None) for name in child.variables if name not in child.inherited)
+    gather = gathered if join.collect is None else collected
+    for name in new:
+        values = [child.variables.get(name) for child in children]
+        if join.collect is not None:
+            for index, child in enumerate(children):
+                if child.lost(name):
+                    values[index] = child.error
+        texts = ", ".join(_shown(child, name) for child in children)
+        parent.define(name, gather(values), text=f"[{texts}]", meta={})
+
+
+def collected_values(parent: Branch, children: Sequence[Branch]) -> set[int]:
+    """The ids of the lazy values that the children have made: one that cannot be parsed fails its
+    place in the lists of a join that collects, not the run.
+    """
+    before = {id(value) for value in (*parent.unnamed, *parent.variables.values())}
+    theirs = {
+        id(value)
+        for child in children
+        for value in leaves((*child.unnamed, *child.variables.values()))
+    }
+    return theirs - before
+
+
+def _append_texts(parent: Branch, children: Sequence[Branch]) -> None:
+    settle(parent)
+    for child in children:
+        if child.error is not None:
+            continue
+        settle(child)
+        parent.begun |= child.begun
+        parent.pieces += child.pieces[child.forked_at :]
+        parent.messages += child.messages[child.forked_at_message :]
+
+
+def _shown(branch: Branch, name: str) -> str:
+    """A variable as it stands in the text of a list, `failed` if it never came to be. Made of its
+    text: `repr(value)` can be anybody's code, and the value need not be there yet.
+    """
+    if branch.error is not None and branch.lost(name):
+        return "failed"
+    if name in branch.shown:
+        return branch.shown[name]
+    text = branch.texts.get(name)
+    return repr(text) if isinstance(branch.variables.get(name), str) else str(text)

@@ -1,0 +1,111 @@
+"""Batches between the two worlds: async rows for a caller that waits, and the other way round.
+
+Owns the loop that is run for a caller without one, and the thread that waits for a caller with one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+from sgdsl.async_batch import AsyncBatch
+from sgdsl.async_execution import refuse_running_loop
+from sgdsl.async_waiting import Bell
+from sgdsl.batch import Batch
+from sgdsl.batch_errors import BatchInterrupted
+from sgdsl.state import ProgramState
+from sgdsl.threads import Threads
+
+T = TypeVar("T")
+State = ProgramState[Any]
+
+_END: Any = object()
+_waiting = Threads("sgdsl-batch-wait", limit=1024)
+
+
+class LoopBatch:
+    """An `AsyncBatch` on a loop of its own, for a caller without one. The loop goes on as long as
+    the caller waits.
+    """
+
+    def __init__(self, batch: AsyncBatch[Any]) -> None:
+        refuse_running_loop(
+            "run_batch", "await f.arun_batch(...), or async for ... in f.astream_batch(...)"
+        )
+        self._batch = batch
+
+    def collect(self) -> list[State]:
+        with asyncio.Runner() as runner:
+            try:
+                return runner.run(self._batch.collect())
+            except KeyboardInterrupt:
+                raise self._interrupted() from None
+
+    def in_order(self) -> Iterator[State]:
+        return self._pull(self._batch.in_order())
+
+    def as_completed(self) -> Iterator[tuple[int, State]]:
+        return self._pull(self._batch.as_completed())
+
+    def _pull(self, rows: AsyncGenerator[T]) -> Generator[T]:
+        async def following() -> T:
+            return await anext(rows, _END)
+
+        with asyncio.Runner() as runner:
+            try:
+                while (row := runner.run(following())) is not _END:
+                    yield row
+            except KeyboardInterrupt:
+                raise self._interrupted() from None
+            finally:
+                runner.run(rows.aclose())
+
+    def _interrupted(self) -> BatchInterrupted:
+        return BatchInterrupted([row.state for _, row in self._batch.ended()])
+
+
+class ThreadBatch:
+    """A `Batch`, for a task that awaits it. A cancelled task cancels the batch."""
+
+    def __init__(self, batch: Batch[Any]) -> None:
+        self._batch = batch
+
+    async def collect(self) -> list[State]:
+        return await self._call(self._batch.collect)
+
+    def in_order(self) -> AsyncGenerator[State]:
+        return self._pull(self._batch.in_order())
+
+    def as_completed(self) -> AsyncGenerator[tuple[int, State]]:
+        return self._pull(self._batch.as_completed())
+
+    async def _pull(self, rows: Generator[T]) -> AsyncGenerator[T]:
+        try:
+            while (row := await self._call(lambda: next(rows, _END))) is not _END:
+                yield row
+        finally:
+            await self._call(rows.close)
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        bell = Bell()
+        returned: list[T] = []
+        raised: list[BaseException] = []
+
+        def job() -> None:
+            try:
+                returned.append(call())
+            except BaseException as error:  # noqa: BLE001 - raised by the task that awaits
+                raised.append(error)
+            bell.ring()
+
+        _waiting.start(job)
+        try:
+            await asyncio.shield(bell.future)
+        except asyncio.CancelledError:
+            self._batch.cancel()
+            await bell.future
+            raise
+        if raised:
+            raise raised[0]
+        return returned[0]

@@ -1,0 +1,90 @@
+"""The text with which every run of a program begins, computed ahead: `f.cache(backend)`.
+
+Owns how much of a program is constant, and the run that leaves it in a backend's cache. Knows
+nothing of arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sgdsl.async_state import AsyncProgramState
+from sgdsl.backends.base import Backend
+from sgdsl.context import Caller, caller
+from sgdsl.expressions import Hole
+from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen, Node, RoleBegin, RoleEnd, Sampling, Text
+from sgdsl.recorder import Recorder
+from sgdsl.run import Run
+from sgdsl.state import ProgramState
+from sgdsl.tracer import HoleReader, finish_at_once
+
+_MARK = "\ufdd0sgdsl\ufdd1"
+"""Stands where an argument's value would. Of code points that Unicode gives to nobody's text."""
+
+
+def unknown(name: str) -> Hole:
+    """The value of an argument that a prefix ends at."""
+    return Hole(f"argument {name!r}", _MARK)
+
+
+class _MarkReader(HoleReader):
+    """Whatever is read ends the prefix where it is written."""
+
+    __slots__ = ()
+
+    def variable(self, branch_id: int, name: str | int) -> Hole:
+        super().variable(branch_id, name)
+        return Hole(f"variable {name!r}", _MARK)
+
+    def text(self, branch_id: int) -> Hole:  # noqa: ARG002 - a `Reader`
+        return Hole("text()", _MARK)
+
+
+def literal_prefix(call: Callable[[Any], Any], *, asynchronous: bool) -> list[Node]:
+    """The nodes of text and roles that `call` (a body with its arguments, those that are not known
+    as holes of `unknown`) writes in any case, before it generates or branches.
+    """
+    recorder = Recorder()
+    before = caller.set(Caller(None, DEFAULT_SAMPLING, 0))
+    reader = _MarkReader(recorder)
+    try:
+        if asynchronous:
+            finish_at_once(call)(AsyncProgramState(recorder, reader))
+        else:
+            call(ProgramState(recorder, reader))
+    except Exception:  # noqa: BLE001, S110 - it needs a value: what it wrote before is constant
+        pass
+    finally:
+        caller.reset(before)
+    return list(_constant(recorder.nodes))
+
+
+def _constant(nodes: list[Node]) -> Iterator[Node]:
+    for node in nodes:
+        match node:
+            case Text(text=text) if _MARK in text:
+                if known := text.split(_MARK)[0]:
+                    yield replace(node, text=known)
+                return
+            case Text() | RoleBegin() | RoleEnd() if node.branch == ROOT:
+                yield node
+            case _:
+                return
+
+
+def compute_prefix(nodes: list[Node], backend: Backend) -> None:
+    """Have the backend compute these nodes; returns when it has. Raises what it fails with.
+
+    One token is drawn behind them, and thrown away: a backend computes what it draws from.
+    """
+    if not nodes:
+        return
+    run = Run(template=backend.chat_template, defaults=DEFAULT_SAMPLING, seed=0)
+    one_token = Sampling(max_tokens=1, temperature=0.0, healing=False)
+    run.extend([*nodes, Gen(nodes[-1].id + 1, ROOT, None, None, one_token)])
+    run.close()
+    backend.submit(run)
+    run.wait()
+    run.raise_error()

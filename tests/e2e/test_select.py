@@ -1,0 +1,145 @@
+"""The three choice methods on a real (tiny, random) model, against brute force."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModelForCausalLM
+
+import sgdsl as sgl
+from runtime import Runtime
+from runtime.tokenizer import Tokenizer
+from sgdsl.machine import Piece
+from tests.tiny_llama import HEAD_DIM, NUM_KV_HEADS, NUM_LAYERS
+
+POOL_BYTES = 2_000 * NUM_LAYERS * 2 * NUM_KV_HEADS * HEAD_DIM * 4
+CHOICES = ["license", "licensor of the work", "contribution", "a", "any of the above"]
+PROMPTS = ["the ", "this is the license: ", "a contributor gives a "]
+
+
+@pytest.fixture(scope="module")
+def runtime(tiny_llama_path: Path) -> Iterator[Runtime]:
+    with Runtime(tiny_llama_path, kv_bytes=POOL_BYTES, page_size=4) as backend:
+        yield backend
+
+
+class Brute:
+    """Every token's log-probability from a forward over the whole text."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        self._network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        self._tokenizer = tokenizer
+
+    def logprobs(self, tokens: list[int], start: int) -> list[float]:
+        with torch.inference_mode():
+            logits = self._network(torch.tensor([tokens]), use_cache=False).logits[0].double()
+        table: NDArray[np.float64] = logits.log_softmax(-1).numpy()
+        return [float(table[i - 1, tokens[i]]) for i in range(start, len(tokens))]
+
+    def conditional(self, prompt: str) -> list[list[float]]:
+        """From the first token in which any choice departs from the prompt."""
+        tokenizer = self._tokenizer
+        tokens = tokenizer.continue_with([], [Piece(prompt)])[1]
+        rows = []
+        for choice in CHOICES:
+            keep, following = tokenizer.continue_with(tokens, [Piece(choice)])
+            rows.append(tokens[:keep] + following)
+        border = next(i for i in range(99) if any(row[: i + 1] != tokens[: i + 1] for row in rows))
+        return [self.logprobs(row, border) for row in rows]
+
+    def unconditional(self) -> list[list[float]]:
+        start = [self._tokenizer.start_token_id]
+        return [self.logprobs(start + self._tokenizer.encode(text), 1) for text in CHOICES]
+
+
+@pytest.fixture(scope="module")
+def brute(tiny_llama_path: Path, tokenizer: Tokenizer) -> Brute:
+    return Brute(tiny_llama_path, tokenizer)
+
+
+def greedy(table: list[list[float]]) -> int:
+    """Column by column, the rows that hold the maximum stay; short rows end in their mean."""
+    width = max(map(len, table))
+    rows = {i: [*row, *[float(np.mean(row))] * (width - len(row))] for i, row in enumerate(table)}
+    for column in range(width):
+        best = max(row[column] for row in rows.values())
+        rows = {i: row for i, row in rows.items() if math.isclose(row[column], best, abs_tol=1e-5)}
+    return min(rows)
+
+
+@sgl.function
+def choose(s: sgl.ProgramState, prompt: str, method: Any) -> None:
+    s += prompt + sgl.gen("x", choices=CHOICES, choices_method=method)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        sgl.token_length_normalized,
+        sgl.greedy_token_selection,
+        sgl.unconditional_likelihood_normalized,
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_a_select_is_what_brute_force_says(
+    runtime: Runtime, brute: Brute, method: Any, prompt: str
+) -> None:
+    state = choose.run(prompt, method, backend=runtime)
+    meta = state.get_meta_info("x")
+    conditional, unconditional = brute.conditional(prompt), brute.unconditional()
+    means = np.array([np.mean(row) for row in conditional])
+    gains = means - [np.mean(row) for row in unconditional]
+    if method is sgl.greedy_token_selection:
+        best = greedy(conditional)
+    else:
+        best = int(np.argmax(means if method is sgl.token_length_normalized else gains))
+    assert state["x"] == CHOICES[best]
+    assert state.text() == prompt + CHOICES[best]
+    assert meta["normalized_prompt_logprobs"] == pytest.approx(means, abs=1e-4)
+    assert math.isclose(sum(meta["probabilities"]), 1)
+    for row, expected in zip(meta["input_token_logprobs"], conditional, strict=True):
+        assert [logprob for logprob, _, _ in row] == pytest.approx(expected, abs=1e-4)
+    for row, choice in zip(meta["input_token_logprobs"], CHOICES, strict=True):
+        assert "".join(text for _, _, text in row).endswith(choice)
+    if method is sgl.unconditional_likelihood_normalized:
+        assert meta["normalized_unconditional_prompt_logprobs"] == pytest.approx(gains, abs=1e-4)
+        for row, expected in zip(meta["unconditional_token_logprobs"], unconditional, strict=True):
+            assert [logprob for logprob, _, _ in row] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_quotation_occurs_in_its_source(runtime: Runtime) -> None:
+    source = "The licensor gives you a license. You may copy the work, and sell it."
+
+    @sgl.function
+    def quote(s: sgl.ProgramState) -> None:
+        s += "Quote:" + sgl.gen("x", 12, substring_of=source, temperature=2.0)
+
+    texts = [state["x"] for state in quote.run_batch([{}] * 12, backend=runtime, seed=4)]
+    assert all(text and text in source for text in texts)
+    assert len(set(texts)) > 3
+
+
+def test_an_empty_gen_needs_no_room_and_a_constraint_that_is_never_empty_refuses_it(
+    runtime: Runtime,
+) -> None:
+    @sgl.function
+    def nothing(s: sgl.ProgramState, kind: dict[str, Any]) -> None:
+        s += "the work" + sgl.gen("x", 0, **kind) + "." + sgl.gen("y", 3)
+
+    state = nothing.run({}, backend=runtime)
+    meta = state.get_meta_info("x")
+    assert (state["x"], meta["completion_tokens"]) == ("", 0)
+    assert meta["finish_reason"] == {"type": "length", "length": 0}
+    assert meta["prompt_tokens"] > 0
+    assert "output_token_logprobs" not in meta
+    assert nothing.run({"regex": "a?"}, backend=runtime)["x"] == ""
+    failed = nothing.run({"regex": "a+"}, backend=runtime)
+    assert "max_tokens allows 0 tokens here" in str(failed.error())

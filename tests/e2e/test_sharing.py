@@ -1,0 +1,181 @@
+"""Equal greedy generations are computed once, and nobody can tell by the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings, strategies as st
+
+import sgdsl as sgl
+from grammars import Regex
+from runtime import sharing
+from runtime.line import Line
+from runtime.tokenizer import Tokenizer
+from sgdsl import ProgramState
+from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen, Sampling, Text
+from sgdsl.run import Run
+from tests.e2e.conftest import HashService, MakeService
+
+PROMPTS = ["license", "licence of the work", "the work"]
+MAX_TOKENS = 12
+
+
+@dataclass
+class Plan:
+    """A run of one gen: when it begins (in steps), and when it is cancelled, if it is."""
+
+    prompt: int
+    begins: int
+    temperature: float = 0.0
+    is_constrained: bool = False
+    is_continued: bool = False
+    cancelled: int | None = None
+    run: Run = field(init=False)
+
+    def make(self, service: HashService) -> Run:
+        self.run = Run(template=service.chat_template, defaults=DEFAULT_SAMPLING, seed=7)
+        sampling = Sampling(temperature=self.temperature, max_tokens=MAX_TOKENS)
+        constraint = Regex("[a-z ]{4,30}") if self.is_constrained else None
+        nodes: list[Text | Gen] = [
+            Text(0, ROOT, None, PROMPTS[self.prompt]),
+            Gen(1, ROOT, None, "x", sampling, constraint),
+        ]
+        if self.is_continued:  # what follows needs the KV of what was never computed
+            nodes += [Text(2, ROOT, None, " and"), Gen(3, ROOT, None, "y", sampling, constraint)]
+        self.run.extend(nodes)
+        self.run.close()
+        return self.run
+
+
+plans = st.lists(
+    st.builds(
+        Plan,
+        prompt=st.integers(0, 2),
+        begins=st.integers(0, 8),
+        temperature=st.sampled_from([0.0, 0.0, 0.0, 1.0]),
+        is_constrained=st.booleans(),
+        is_continued=st.booleans(),
+        cancelled=st.none() | st.integers(0, 14),
+    ),
+    max_size=8,
+)
+
+
+def outputs(service: HashService, plans: list[Plan]) -> list[str | None]:
+    """The engine is stepped by hand; the texts of those that were not cancelled."""
+    programs, store = service.engine.programs, service.grammars
+    for step in range(200):
+        for plan in plans:
+            if plan.begins == step:
+                run = plan.make(service)
+                programs.start(run, store.prepare(run.pending_constraints()))
+            if plan.cancelled is not None and plan.begins + plan.cancelled == step:
+                plan.run.cancel()
+                programs.wake(plan.run, {})
+        service.engine.step()
+    service.check_idle()
+    found: list[str | None] = []
+    for plan in plans:
+        outcome = plan.run.outcome
+        assert outcome is not None
+        branch = plan.run.peek(ROOT)
+        assert branch is not None
+        found.append(None if outcome.status == "cancelled" else branch.text())
+        assert outcome.status != "failed"
+    return found
+
+
+class Stepped(HashService):
+    """Nobody but the test steps its engine: it is given no run through its thread."""
+
+    def __init__(self, tokenizer: Tokenizer, *, share_outputs: bool) -> None:
+        super().__init__(tokenizer, num_pages=200, share_outputs=share_outputs, max_running=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans=plans)
+def test_nobody_can_tell_by_the_output(tokenizer: Tokenizer, plans: list[Plan]) -> None:
+    texts = []
+    for share in (True, False):
+        service = Stepped(tokenizer, share_outputs=share)
+        try:
+            texts.append(outputs(service, plans))
+            assert share or service.engine.programs.shared.num_shared == 0
+        finally:
+            service.close()
+    for shared, alone in zip(*texts, strict=True):
+        # whoever is shared may be done before it is cancelled
+        assert shared == alone or alone is None
+
+
+def test_rows_that_are_equal_are_computed_once(make_service: MakeService) -> None:
+    @sgl.function
+    def note(s: ProgramState, text: str) -> None:
+        s += text + sgl.gen("x", 8, temperature=0, ignore_eos=True)
+
+    rows = [{"text": PROMPTS[index % 2]} for index in range(40)]
+    found: dict[bool, tuple[list[str], int]] = {}
+    for share in (True, False):
+        service = make_service(share_outputs=share)
+        states = note.run_batch(rows, backend=service)
+        found[share] = [state.text() for state in states], service.step_stats.computed_tokens
+    assert found[True][0] == found[False][0]
+    assert found[True][1] * 10 < found[False][1]
+
+
+def test_what_is_remembered_is_forgotten_with_the_cache(make_service: MakeService) -> None:
+    @sgl.function
+    def note(s: ProgramState) -> None:
+        s += "license" + sgl.gen("x", 8, temperature=0, ignore_eos=True)
+
+    service = make_service()
+    text = note.run(backend=service).text()
+    computed = service.step_stats.computed_tokens
+    state = note.run(backend=service)
+    assert state.text() == text
+    assert service.step_stats.computed_tokens == computed
+    meta = state.get_meta_info("x")
+    assert meta["cached_tokens"] == meta["prompt_tokens"]
+    assert meta["completion_tokens"] == 8
+    service.flush_cache()
+    assert note.run(backend=service).text() == text
+    assert service.step_stats.computed_tokens > computed
+
+
+def test_draws_and_log_probabilities_are_everybody_s_own(make_service: MakeService) -> None:
+    @sgl.function
+    def draw(s: ProgramState, temperature: float, *, logprobs: bool) -> None:
+        s += "license" + sgl.gen("x", 8, temperature=temperature, return_logprob=logprobs)
+
+    service = make_service()
+    for temperature, logprobs in [(1.0, False), (0.0, True)]:
+        rows = [(temperature,)] * 5
+        draw.bind(logprobs=logprobs).run_batch(rows, backend=service)
+    assert service.engine.programs.shared.num_shared == 0
+
+
+def test_a_stream_of_one_that_follows_is_a_stream(make_service: MakeService) -> None:
+    @sgl.function
+    def note(s: ProgramState) -> None:
+        s += "license" + sgl.gen("x", 30, temperature=0, ignore_eos=True)
+
+    service = make_service()
+    states = [note.run(backend=service, stream=True) for _ in range(3)]
+    texts = ["".join(state.text_iter()) for state in states]
+    assert texts == [states[0].text()] * 3
+
+
+def test_the_outputs_that_are_remembered_are_bounded(tokenizer: Tokenizer) -> None:
+    shared = sharing.SharedOutputs()
+    run = Run(template=tokenizer.chat_template, defaults=DEFAULT_SAMPLING, seed=0)
+    sampling = Sampling(temperature=0.0)
+    drawn = sharing.Drawn(1, 0.0)
+    for number in range(300):
+        key = sharing.key_of([number], sampling, None, prefix=b"", limit=1)
+        line = Line(ROOT, run)
+        assert shared.join(key, line) is None
+        for _ in range(sharing.MAX_TOKENS // 100):
+            shared.wrote(line, drawn)
+        shared.finish(line)
+    assert shared._num_tokens <= sharing.MAX_TOKENS
+    assert 90 <= len(shared._outputs) <= 100

@@ -1,0 +1,112 @@
+"""The constant beginning of a program: `f.cache(backend)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sgdsl as sgl
+from sgdsl import AsyncProgramState, MockBackend, ProgramState, gen
+from sgdsl.prefix import literal_prefix, unknown
+from sgdsl.run import Run
+
+
+class Caching(MockBackend):
+    """Says that it caches, and remembers the prompts."""
+
+    caches_prefixes = True
+
+    def __init__(self, reply: Any = "x") -> None:
+        self.prompts: list[str] = []
+        super().__init__(self._note)
+        self._answer = reply
+
+    def _note(self, request: Any) -> Any:
+        self.prompts.append(request.prompt)
+        assert request.sampling.max_tokens == 1
+        return self._answer
+
+
+def prompts(program: Any) -> list[str]:
+    backend = Caching()
+    assert program.cache(backend) is None
+    return backend.prompts
+
+
+def test_text_up_to_the_first_argument_is_computed() -> None:
+    @sgl.function
+    def program(s: ProgramState, q: str, k: int = 2) -> None:
+        s += sgl.system(f"Give {k} answers.")
+        with s.user():
+            s += "Question: "
+            s += f"<{q}>" + gen("a")
+
+    assert prompts(program) == ["SYSTEM:Give 2 answers.\nUSER:Question: <"]
+    assert prompts(program.bind(q="who")) == ["SYSTEM:Give 2 answers.\nUSER:Question: <who>"]
+
+
+def test_it_ends_where_the_program_needs_a_value() -> None:
+    @sgl.function
+    def branching(s: ProgramState, q: str) -> None:
+        s += "constant "
+        if q == "x":
+            s += "never known"
+
+    @sgl.function
+    def reading(s: ProgramState) -> None:
+        s += "first" + gen("a")
+        s += s["a"]
+
+    @sgl.function
+    def forking(s: ProgramState) -> None:
+        s += "root"
+        forks = s.fork(2)
+        forks += "leaf"
+        forks.join("concate_and_append")
+
+    @sgl.function
+    def looking_back(s: ProgramState) -> None:
+        s += "a"
+        s += s.text() + "b"
+
+    @sgl.function
+    async def asynchronous(s: AsyncProgramState, q: str) -> None:
+        s += "before " + q
+        await s.text()
+
+    assert prompts(branching) == ["constant "]
+    assert prompts(reading) == ["first"]
+    assert prompts(forking) == ["root"]
+    assert prompts(looking_back) == ["a"]
+    assert prompts(asynchronous) == ["before "]
+
+
+def test_what_begins_with_an_argument_has_nothing_to_compute() -> None:
+    @sgl.function
+    def program(s: ProgramState, q: str) -> None:
+        s += q + gen("a")
+
+    assert prompts(program) == []
+    assert literal_prefix(lambda s: program._body(s, unknown("q")), asynchronous=False) == []
+
+
+def test_a_backend_without_a_cache_is_left_alone() -> None:
+    class Untouched(MockBackend):
+        def submit(self, run: Run) -> None:
+            raise AssertionError("nothing is asked of it")
+
+    @sgl.function
+    def program(s: ProgramState) -> None:
+        s += "text" + gen("a")
+
+    program.cache(Untouched())
+
+
+def test_a_backend_that_fails_says_so() -> None:
+    @sgl.function
+    def program(s: ProgramState) -> None:
+        s += "text" + gen("a")
+
+    with pytest.raises(sgl.ProgramError, match="down"):
+        program.cache(Caching(OSError("down")))
