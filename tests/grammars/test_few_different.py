@@ -90,3 +90,16 @@ def test_long_arrays_of_one_value_are_counted_soon(low: int, high: int) -> None:
     constraint = JsonSchema(unique(inner, 1))
     assert accepts(constraint, json.dumps([[None] * 30], separators=(",", ":")))
     assert not accepts(constraint, json.dumps([[None] * 30] * 2, separators=(",", ":")))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [unique({"type": "integer"}, 50), {"type": "object", "minProperties": 20}],
+    ids=["integers", "names"],
+)
+def test_many_different_parts_are_walked_to_their_end(schema: dict[str, Any]) -> None:
+    grammar = Compiler(VOCABULARY).compile(JsonSchema(schema))
+    for extra in (0, 30):
+        matcher = Matcher(grammar, max_tokens=grammar.min_tokens + extra)
+        text = walk(matcher, random.Random(extra)).decode()
+        assert accepts(JsonSchema(schema), text)
