@@ -112,15 +112,20 @@ class FaultyBackend(MockBackend):
             if fault == "late":
                 self.late.append((drive.run, branch_id))
             return
+        answers: dict[str, Any] = {
+            "no text": Completion(text=5),  # type: ignore[arg-type]
+            "none": None,
+            "invalid": Completion("no value of this type"),
+        }
+        if fault in answers:
+            drive.live.remove(branch_id)
+            drive.writing[branch_id] = (answers[fault], 0)
+            return
         super()._generate(drive, branch_id, action)
-        if fault == "no text":
-            drive.writing[branch_id] = (Completion(text=5), 0)  # type: ignore[arg-type]
-        elif fault == "none":
-            drive.writing[branch_id] = (None, 0)  # type: ignore[assignment]
-        elif fault == "invalid":
-            drive.writing[branch_id] = (Completion("no value of this type"), 0)
-        elif fault == "twice":
+        if fault == "twice" and branch_id in drive.writing:
             self._double.add((drive.run.id, branch_id))
+        elif fault == "twice":  # it has been answered at once
+            self._again(drive.run, lambda: drive.run.complete(branch_id, Completion("again")))
 
     def _write(self, drive: _Drive, branch_id: int) -> bool:
         completion: Any = drive.writing[branch_id][0]
