@@ -7,10 +7,11 @@ nothing of how a body is run.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sgdsl.arguments import RUN_ARGUMENTS
+from sgdsl.arguments import RUN_ARGUMENTS, did_you_mean
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Hole
 
@@ -93,6 +94,8 @@ class Parameters:
     def _misfit(self, error: str, *, clash: bool = False) -> str:
         """`clash`: the program's arguments stand beside those of `run`."""
         message = f"{self._program}: {error}; its arguments are ({', '.join(self.names)})"
+        if unexpected := re.fullmatch(r"got an unexpected keyword argument '(\w+)'", error):
+            message += did_you_mean(unexpected[1], (*self.names, *(_OF_RUN if clash else ())))
         for name in self.names:
             if clash and name in _OF_RUN and repr(name) in error:
                 message += (
