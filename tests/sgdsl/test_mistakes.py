@@ -15,7 +15,8 @@ def run_body(body: Callable[[Any], Any]) -> sgl.ProgramState[Any]:
     def named(s: Any) -> Any:
         return body(s)
 
-    return sgl.function(named).run(backend=sgl.MockBackend({"x": "seven"}))
+    program: sgl.Program[Any] = sgl.function(named)
+    return program.run(backend=sgl.MockBackend({"x": "seven"}))
 
 
 @sgl.function
