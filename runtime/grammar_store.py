@@ -86,7 +86,7 @@ class GrammarStore:
         grammar = found or self.get(constraint)
         if grammar.min_tokens > max_tokens:
             raise UsageError(
-                f"max_tokens allows {max_tokens} tokens here, but the shortest output of "
+                f"max_tokens allows {max_tokens} tokens here, but the shortest known output of "
                 f"{asked(constraint)} takes {grammar.min_tokens}; raise max_tokens or "
                 "allow less"
             )

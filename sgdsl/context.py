@@ -81,13 +81,15 @@ def _is_backend(given: object) -> bool:
 
 def sampling_for(where: str, given: Mapping[str, Any]) -> Sampling:
     """What `given` (public argument names, None values absent) asks for, over the caller's."""
+    current = caller.get()
+    defaults = DEFAULT_SAMPLING if current is None else current.sampling
+    if not given:
+        return defaults
     unknown = given.keys() - RUN_ARGUMENTS
     if unknown:
         raise UsageError(
             f"{where}: no arguments {sorted(unknown)}; there are {sorted(RUN_ARGUMENTS)}"
         )
-    current = caller.get()
-    defaults = DEFAULT_SAMPLING if current is None else current.sampling
     asked = {name: value for name, value in given.items() if name != "seed"}
     return sampling_from(where, asked).over(defaults)
 

@@ -179,3 +179,23 @@ def test_the_outputs_that_are_remembered_are_bounded(tokenizer: Tokenizer) -> No
         shared.finish(line)
     assert shared._num_tokens <= sharing.MAX_TOKENS
     assert 90 <= len(shared._outputs) <= 100
+
+
+def test_rows_of_one_document_follow_each_other_while_it_is_cached(
+    make_service: MakeService,
+) -> None:
+    @sgl.function
+    def ask(s: ProgramState, question: str, document: str) -> None:
+        s += document + question + sgl.gen("x", 4, ignore_eos=True)
+
+    documents = [f"{n} " + "the license of the work " * 20 for n in range(6)]
+    rows = [{"question": str(q), "document": each} for q in range(5) for each in documents]
+    computed = []
+    for lazily in (False, True):
+        service = make_service(num_pages=24, max_running=2, max_in_flight=4)  # two documents
+        if lazily:
+            list(ask.run_batch(rows, backend=service, generator_style=True, seed=1))
+        else:
+            ask.run_batch(rows, backend=service, seed=1)
+        computed.append(service.step_stats.computed_tokens)
+    assert computed[0] * 2 < computed[1]
