@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from sgdsl.arguments import RunArguments, refuse, timeout_from
+from sgdsl.arguments import RunArguments, did_you_mean, refuse, timeout_from
 from sgdsl.async_batch import AsyncBatch
 from sgdsl.backends.base import Backend
 from sgdsl.batch import Batch
 from sgdsl.context import backend_for, sampling_for, seed_for
 from sgdsl.conversation import Starts, starts_of
+from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
 from sgdsl.flights import AUTO_THREADS, Limits, OnError
 from sgdsl.graph import Sampling
@@ -41,6 +42,18 @@ class BatchArguments(RunArguments, total=False):
     timeout_s: float | None
     row_timeout_s: float | None
     messages: Sequence[Any] | None
+
+
+_NAMES = frozenset(BatchArguments.__annotations__)
+
+
+def _refuse_unknown(where: str, given: Mapping[str, Any]) -> None:
+    if unknown := sorted(given.keys() - _NAMES):
+        hint = did_you_mean(unknown[0], _NAMES)
+        raise UsageError(
+            f"{where}: no arguments {unknown}; there are {sorted(_NAMES)}{hint}; those of the "
+            "program stand in the rows, or are given with bind(...)"
+        )
 
 
 class Waiting(Protocol):
@@ -88,6 +101,7 @@ class Plan:
         parameters: Sequence[str],
     ) -> None:
         options = dict(given)
+        _refuse_unknown(where, options)
         self._backend = backend_for(options.pop("backend", None))
         threads = options.pop("num_threads", "auto")
         self._progress_bar = bool(options.pop("progress_bar", False))

@@ -18,7 +18,7 @@ from typing import Any
 from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
-from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError
+from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError, no_variable
 from sgdsl.explanation import BranchRecord, Explanation
 from sgdsl.graph import ROOT, Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
@@ -236,11 +236,8 @@ class Run:
         found = branch is not None and branch.defines(name) and not branch.lost(name)
         if branch is None or not found:
             self.raise_error(branch_id)
-            has = sorted(branch.variables) if branch is not None else []
-            raise UsageError(
-                f"variable {name!r} was read, but this branch defines only {has!r}; "
-                "read one of these, or generate it first"
-            )
+            has = ([], 0) if branch is None else (sorted(branch.variables), len(branch.unnamed))
+            raise no_variable(name, *has)
         return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
 
     def settle(self, branch_id: int) -> Branch:
