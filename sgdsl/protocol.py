@@ -7,6 +7,7 @@ its JSON schema, to be read back where the type is. Knows nothing of HTTP.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
@@ -377,6 +378,14 @@ def decode_numbers(value: Any) -> Any:
             return float(value["$number"])
         return {name: decode_numbers(item) for name, item in value.items()}
     return value
+
+
+def to_bytes(data: Any) -> bytes:
+    """JSON as it travels. A lone surrogate, which UTF-8 does not have, is escaped."""
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, allow_nan=False).encode()
 
 
 def field_of(data: Any, name: str, kind: type[Any]) -> Any:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.server.session import Session
 from sgdsl.backends.base import Backend
 from sgdsl.errors import UsageError
-from sgdsl.protocol import VERSION, encode_numbers, encode_template, field_of
+from sgdsl.protocol import VERSION, encode_numbers, encode_template, field_of, to_bytes
 
 BEAT_S = 0.5
 """A client that hears nothing for some of these knows that the connection is dead."""
@@ -190,5 +190,4 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _framed(event: dict[str, Any]) -> bytes:
-    text = json.dumps(event, ensure_ascii=False, allow_nan=False)
-    return f"data: {text}\n\n".encode()
+    return b"data: %b\n\n" % to_bytes(event)

@@ -386,3 +386,15 @@ def test_the_real_engine_gives_over_the_wire_what_it_gives_here(tiny_llama_path:
     assert [state.text() for state in there] == [state.text() for state in here]
     assert [state.outcome for state in there] == [state.outcome for state in here]
     assert there[0].get_meta_info("b")["prompt_tokens"] > 0
+
+
+def test_what_is_no_text_travels_and_disturbs_no_other_run(mock: MockBackend) -> None:
+    @sgl.function
+    def note(s: ProgramState, name: str) -> None:
+        s[name] = name
+        s += "a" + gen(name + "y")
+
+    with LiveServer(mock) as server, RuntimeEndpoint(server.url) as remote:
+        states = note.run_batch([("x",), ("\ud800",)], backend=remote, timeout_s=PATIENCE_S)
+        assert [state.outcome for state in states] == [sgl.Outcome("ok")] * 2
+        assert states[1]["\ud800y"] == "mock"
