@@ -7,6 +7,7 @@ wrote ahead of the program. What a question looks like is the wire's business.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import weakref
@@ -18,7 +19,7 @@ from typing import Any, Self
 
 from sgdsl.backends.ahead import Ahead
 from sgdsl.backends.asking import Answer, Ask, Wire, complete
-from sgdsl.backends.base import BackendStats
+from sgdsl.backends.base import BackendStats, closed
 from sgdsl.backends.conversation import prompt_of
 from sgdsl.backends.validation import satisfying
 from sgdsl.chat import PLAIN, ChatTemplate
@@ -43,12 +44,20 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self.stopped = False
+        self._process_id = os.getpid()
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """A fork of the process, which has no threads, counts as one that was stopped."""
+        return self._stopped or os.getpid() != self._process_id
 
     def call(self, function: Any, *args: Any) -> bool:
         """Have `function` called on the loop; False when it has stopped."""
+        if self.stopped:  # before the lock, which a fork may have for ever
+            return False
         with self._lock:
-            if self.stopped:
+            if self._stopped:
                 return False
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -61,9 +70,11 @@ class LoopThread:
 
     def stop(self, last: Coroutine[Any, Any, None] | None = None) -> None:
         """Await `last` on the loop, cancel what is left there, and end the thread."""
-        with self._lock:
-            already, self.stopped = self.stopped, True
-            loop, thread = self._loop, self._thread
+        already = self.stopped
+        if not already:
+            with self._lock:
+                already, self._stopped = self._stopped, True
+        loop, thread = self._loop, self._thread
         if already or loop is None or thread is None:
             if last is not None:
                 last.close()
@@ -178,7 +189,7 @@ class ApiBackend:
         self.close()
 
     def _closed(self) -> BackendError:
-        return BackendError(f"{self.label} was closed before this run could finish")
+        return closed(self.label)
 
     async def _shut(self) -> None:
         for drive in list(self._drives.values()):
