@@ -181,8 +181,10 @@ class Programs:
                 case Idle() as idle:
                     self._leave(line)
                     line.joining = idle is Idle.JOINING
-                    if not line.joining:  # a parent may be waiting for this
-                        due.extend(other for other in lines.values() if other.joining)
+                    parent = lines.get(line.parent_id)
+                    if not line.joining and parent is not None and parent.joining:
+                        parent.joining = False  # it may be waiting for this, and is asked once
+                        due.append(parent)
                     if idle is Idle.FINISHED:
                         del lines[line.branch_id]
                     return

@@ -102,7 +102,7 @@ def ask(s):
     s += "a" + sgl.gen("x")
 
 mock, threaded = sgl.MockBackend(), sgl.MockBackend(stepwise=True)
-api = sgl.OpenAI("m", "http://127.0.0.1:9/v1", "k", max_retries=0)
+api = sgl.OpenAI("m", "http://127.0.0.1:9/v1", api_key="k", max_retries=0)
 for backend in (mock, threaded, api):
     ask.run(backend=backend, timeout_s=9)  # threads for bodies and for deadlines are idle now
 asyncio.run(ask.arun_batch([()], backend=mock))
