@@ -56,7 +56,8 @@ class LoopBatch:
             try:
                 while (row := runner.run(following())) is not _END:
                     yield row
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # perhaps between two rows, while the loop stood still
+                runner.run(rows.aclose())
                 raise self._interrupted() from None
             finally:
                 runner.run(rows.aclose())

@@ -21,6 +21,7 @@ from sgdsl.backends.ahead import Ahead
 from sgdsl.backends.asking import Answer, Ask, Wire, complete
 from sgdsl.backends.base import BackendStats, closed
 from sgdsl.backends.conversation import prompt_of
+from sgdsl.backends.http import Secret
 from sgdsl.backends.validation import satisfying
 from sgdsl.chat import PLAIN, ChatTemplate
 from sgdsl.errors import BackendError
@@ -31,6 +32,8 @@ from sgdsl.seeds import derive_seed
 
 SEED_BITS = 31
 """Of the seeds that are sent: some providers take no more."""
+
+NO_SECRET = Secret(None)
 
 SPECULATIVE_TRIES = 3
 """How often a message is asked for that should begin with the program's own text."""
@@ -121,8 +124,9 @@ class _Drive:
 class ApiBackend:
     """Drives runs with answers of `wire`. A context manager; `close()` ends its thread.
 
-    `max_in_flight`: questions at once. `constraint_retries`: how often an answer that does not
-    satisfy its constraint is asked for again.
+    `secret`: the key, which no error shows. `max_in_flight`: questions at once.
+    `constraint_retries`: how often an answer that does not satisfy its constraint is asked for
+    again.
     """
 
     speaks_messages = True
@@ -133,11 +137,13 @@ class ApiBackend:
         wire: Wire,
         *,
         label: str,
+        secret: Secret = NO_SECRET,
         chat_template: ChatTemplate = PLAIN,
         max_in_flight: int = 64,
         constraint_retries: int = 2,
     ) -> None:
         self._wire = wire
+        self._secret = secret
         self.label = label
         self._template = chat_template
         self._max_in_flight = max_in_flight
@@ -270,6 +276,7 @@ class ApiBackend:
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # noqa: BLE001 - it is this run's end, no other's
+                self._secret.scrub_error(error)
                 drive.run.fail(error, branch_id=branch_id)
             drive.live[branch_id] = None
             if drive.run.id in self._drives:

@@ -93,9 +93,10 @@ class OpenAI(ApiBackend):
             api_key = os.environ.get("OPENAI_API_KEY")
         if is_openai and is_chat_model is None:
             is_chat_model = not model.startswith(COMPLETION_MODELS)
+        secret = Secret(api_key)
         http = Http(
             check_url("OpenAI", url),
-            Secret(api_key),
+            secret,
             headers=bearer,
             timeout_s=timeout_s,
             max_retries=max_retries,
@@ -113,6 +114,7 @@ class OpenAI(ApiBackend):
         super().__init__(
             OpenAIWire(http, model, abilities),
             label=f"OpenAI {model} at {http.label}",
+            secret=secret,
             chat_template=chat_template,
             max_in_flight=max_in_flight,
             constraint_retries=constraint_retries,
