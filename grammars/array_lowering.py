@@ -7,7 +7,7 @@ are made on demand from `item_order`. It must not know of keywords.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -21,7 +21,7 @@ from grammars.expr import Expr
 from grammars.few_texts import few_texts
 from grammars.item_lowering import Items
 from grammars.item_order import ItemOrder
-from grammars.json_values import JsonValue, Number, dump, parse_json, same
+from grammars.json_values import JsonValue, Number, dump, parse_json
 from grammars.keywords import unsupported
 from grammars.number_set import common_multiple
 from grammars.shapes import (
@@ -36,6 +36,7 @@ from grammars.shapes import (
     Spot,
     StringShape,
 )
+from grammars.survey import FewValues
 
 MAX_VALUES = 256
 """Values of a finite set whose use is remembered, one bit each."""
@@ -43,10 +44,15 @@ MAX_VALUES = 256
 MAX_REPEATED = 64
 """Values of which two are to be equal: from each state it is looked whether each leads to that."""
 
-MAX_FEW = 64
-"""Arrays and objects that are counted as items, so that they cannot be used up."""
-
 Weigh = Callable[[Operand], float]
+
+
+class Sizes(Protocol):
+    """What is known of the values of operands (see `survey.Survey`)."""
+
+    def weigh(self, operand: Operand) -> float: ...
+
+    def few_values(self, operand: Operand) -> FewValues: ...
 
 
 class Layout(Protocol):
@@ -70,13 +76,14 @@ class Layout(Protocol):
 class ArrayForm:
     """The arrays of one shape."""
 
-    def __init__(self, shape: ArrayShape, layout: Layout, weigh: Weigh, pointer: str) -> None:
+    def __init__(self, shape: ArrayShape, layout: Layout, sizes: Sizes, pointer: str) -> None:
         if shape.max_items is not None and shape.max_items <= 1:
             shape = replace(shape, unique=None)
         self._shape = shape
         self._place = at_pointer(pointer)
         self._layout = layout
-        self._weigh = weigh
+        self._sizes = sizes
+        self._weigh = sizes.weigh
         self._numbers: dict[str, int] = {}
         self._domains: dict[int, list[tuple[int, Operand, tuple[bool, ...]]]] = {}
         self._order: ItemOrder | None = None
@@ -88,7 +95,7 @@ class ArrayForm:
             self._order = ItemOrder(
                 shape,
                 values=self._values if self._is_listed else None,
-                weigh=weigh,
+                weigh=sizes.weigh,
                 budget=layout.algebra.budget,
             )
 
@@ -105,7 +112,9 @@ class ArrayForm:
     def weight(self) -> float:
         """The size of the smallest of the arrays, infinite where there is none."""
         if self._order is not None:
-            return self._order.weight()
+            most = self._num_different()
+            is_short = most is not None and most < self._shape.min_items
+            return math.inf if is_short else self._order.weight()
         low, shape = self._shape.min_items, self._shape
         given = [self._weigh(operand) for operand in shape.prefix[:low]]
         others = low - len(given)
@@ -115,6 +124,36 @@ class ArrayForm:
         """What it needs, in order."""
         low = self._shape.min_items
         yield from (self._shape.operand(i) for i in range(min(low, len(self._shape.prefix) + 1)))
+
+    def few_values(self) -> FewValues:
+        """All that the arrays may be, where they are few."""
+        shape, high = self._shape, self._shape.max_items
+        if self._order is not None:
+            return None
+        if high is None or high > len(shape.prefix):
+            if self._sizes.few_values(shape.rest) == frozenset():
+                high = len(shape.prefix)
+        if high is None or high > MAX_VALUES:
+            return None
+        found: set[tuple[Hashable, ...]] = set()
+        rows: set[tuple[Hashable, ...]] = {()}
+        for size in range(high + 1):
+            found |= rows if size >= shape.min_items else set()
+            if not rows or size == high:
+                break
+            values = self._sizes.few_values(shape.operand(size))
+            if values is None or len(found) + len(rows) * len(values) > MAX_VALUES:
+                return None
+            rows = {(*row, value) for row in rows for value in values}
+        return frozenset((row, "list") for row in found)
+
+    def _num_different(self) -> int | None:
+        """How many different items there are at most; None for many, and where none must differ."""
+        shape = self._shape
+        if shape.unique is None or self._is_listed or shape.prefix or shape.contains:
+            return None
+        values = self._sizes.few_values(shape.rest)
+        return None if values is None else len(values)
 
     def lower(self) -> Expr:
         """The texts of all the arrays."""
@@ -128,8 +167,7 @@ class ArrayForm:
         """The items, by their states."""
         order.settle()
         remembers = self._shape.unique is not None and not self._is_listed
-        if remembers and not self._shape.prefix and not self._shape.contains:
-            order.limit(self._num_values())
+        order.limit(self._num_different())
         items = Items(order, self._layout, self._place, remembers=remembers)
         return items.ref(order.start, (), is_first=True)
 
@@ -174,25 +212,6 @@ class ArrayForm:
         made = self._layout.algebra.repeat(item, low, high)
         self._layout.algebra.places[made] = self._place
         return made
-
-    def _num_values(self) -> int | None:
-        """How many values an item may have, where they are few: when all are used, none follows."""
-        value = self._layout.value(self._shape.rest)
-        few = few_texts(self._layout.algebra, value, MAX_FEW)
-        if few is None:
-            return None
-        texts = [text.decode() for text in few]
-        different: list[JsonValue] = []
-        for read in map(parse_json, texts):
-            if not any(same(read, other) for other in different):
-                different.append(read)
-        if len(different) < self._shape.min_items:
-            assert self._shape.unique is not None, "only what must differ can be used up"
-            raise unsupported(
-                f"'uniqueItems' of items of which there are only {len(different)}",
-                self._shape.unique,
-            )
-        return len(different)
 
     # -- values that must differ -------------------------------------------------------------
 

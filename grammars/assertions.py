@@ -149,6 +149,9 @@ class Assertions:
         )
         if "contains" in schema:
             yield self._contains()
+        else:  # they ask for nothing, but are read: a malformed value is an error
+            keywords.count(schema, "minContains", at)
+            keywords.count(schema, "maxContains", at)
         unique = schema.get("uniqueItems", False)
         if not isinstance(unique, bool):
             raise keywords.malformed(unique, f"{at}/uniqueItems", "true or false")

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from grammars.algebra import Algebra
 from grammars.char_walks import BORDER, BROKEN, CharWalk
-from grammars.completion import UNREACHABLE, Completions
+from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Arms, Concat, Expr, Repeat
 from grammars.noting import ROUNDS, has_ref, has_room
+from grammars.spelling import UNREACHABLE
 from grammars.states import members
 from grammars.trie import Int32, Trie
 

@@ -3,9 +3,7 @@ alive.
 
 A *witness* of an expression is one short string of it: chosen by structure for the plain operators,
 found by breadth-first search over derivatives where an intersection or a complement stands (which
-is how their emptiness is decided). A *spelling* is a witness split into the fewest tokens: a linked
-list over its bytes in which every cell knows the best token that starts there, so that a byte put
-in front costs one walk down the trie, and tails are shared by all that end alike.
+is how their emptiness is decided), and by their ways where parts must differ (see `differing`).
 
 The cost is an upper bound of the true minimum: the cheapest of the witnesses looked at. The matcher
 carries the spelling's tokens as its plan, and that makes the bound a guarantee.
@@ -14,10 +12,9 @@ It must not know of masks, matchers or front ends.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-
 from grammars.algebra import Algebra
-from grammars.derive import arms
+from grammars.derive import arms, step
+from grammars.differing import Differing
 from grammars.expr import (
     ByteSet,
     Complement,
@@ -32,16 +29,17 @@ from grammars.expr import (
     Union,
     Words,
 )
-from grammars.few_texts import few_texts
-from grammars.noting import SLACK, before_pending, has_room, loosened
+from grammars.noting import SLACK, begun, has_room, loosened
 from grammars.relax import relax
+from grammars.spelling import (
+    BYTES_PER_CELL,
+    BYTES_PER_STEP,
+    UNREACHABLE,
+    Choosing,
+    Speller,
+    Spelling,
+)
 from grammars.vocabulary import Vocabulary
-
-UNREACHABLE = 1 << 30
-"""The cost where no way to finish is known."""
-
-MANY_TEXTS = 64
-"""Texts of a part that has room, and more: of fewer, all might have been written already."""
 
 TRIED_BYTES = 4
 """Bytes of a set tried as its witness: a few, since every one costs a walk down the trie."""
@@ -50,65 +48,21 @@ TRIED_WORDS = 64
 """Words of a table tried as its witness: the shortest."""
 
 
-BYTES_PER_CELL = 120
-"""What a byte of a spelling takes."""
-
-BYTES_PER_STEP = 16
-"""Bytes that are spelled in about the time of making one expression."""
-
-
-class Spelling:
-    """A string, cell by cell, and the fewest tokens that write it from each cell on.
-
-    `cost` tokens; the first of them is `token`, after which the string goes on at `after`.
-    `is_fenced`: no token reaches over the cell's beginning. Not `is_sure`: the string may have to
-    become another (see `noting`), and the cost is what that may take.
-    """
-
-    __slots__ = ("after", "byte", "cost", "is_fenced", "is_sure", "length", "rest", "token")
-
-    def __init__(self, byte: int, rest: Spelling | None) -> None:
-        self.byte = byte
-        self.rest = rest
-        self.cost = 0
-        self.token = -1
-        self.after: Spelling | None = None
-        self.is_fenced = False
-        self.length: int
-        self.is_sure: bool
-        if rest is None:
-            self.length, self.is_sure = 0, True
-        else:
-            self.length, self.is_sure = rest.length + 1, rest.is_sure
-
-    def tokens(self) -> Iterator[int]:
-        """The ids of the fewest tokens that write it."""
-        assert self.cost < UNREACHABLE, "only what tokens can write has a plan"
-        cell = self
-        while cell.after is not None:
-            yield cell.token
-            cell = cell.after
-
-
-Choosing = Generator[tuple[Expr, Spelling], Spelling, Spelling]
-"""Asks for the witnesses of parts, each in front of a tail, and gives one of the whole."""
-
-
 class Completions:
     """Spellings of witnesses for the expressions of one algebra, in one vocabulary. Memoised."""
 
     def __init__(self, algebra: Algebra, vocabulary: Vocabulary) -> None:
         self.algebra = algebra
         self.vocabulary = vocabulary
-        self._end = Spelling(-1, None)
-        self._nowhere = Spelling(-1, None)
-        self._nowhere.cost = UNREACHABLE
-        self._of: dict[Expr, Spelling] = {algebra.empty: self._nowhere}
+        self._speller = Speller(vocabulary, algebra.budget)
+        self._differing = Differing(algebra, self._speller, self.spelling)
+        self._of: dict[Expr, Spelling] = {algebra.empty: self._speller.nowhere}
         self._before: dict[tuple[Expr, Spelling], Spelling] = {}
         self._rounds: dict[tuple[Expr, Spelling], list[Spelling]] = {}
         self._found: dict[Expr, bytes | None] = {algebra.empty: None}
         self._alive: dict[Expr, bool] = {}
         self._roomy: dict[Expr, bool] = {}
+        self._excess: dict[Expr, int] = {}
 
     # -- what the rest of the package asks -----------------------------------------------------
 
@@ -117,8 +71,10 @@ class Completions:
         return 0 if node.nullable else self.spelling(node).cost
 
     def is_alive(self, node: Expr) -> bool:
-        """Whether `node` has a string at all."""
-        if node.plain:
+        """Whether `node` has a string at all. Of a state without its notes: whether it has one
+        whatever they are (see `noting`).
+        """
+        if node.plain and not node.notes:
             return node is not self.algebra.empty
         if node.pending and not isinstance(node, Union) and not self._has_room(node):
             return False
@@ -126,51 +82,141 @@ class Completions:
         while isinstance(node, Concat) and node not in self._alive:
             spine.append(node)
             node = node.tail
-        alive = self._alive[node] if node in self._alive else self._is_alive(node)
+        if node not in self._alive:
+            self._alive[node] = self._is_alive(node)
+        alive = self._alive[node]
         for cell in reversed(spine):
-            is_head = isinstance(cell.head, Ref) or self.is_alive(cell.head)
-            alive = self._alive[cell] = alive and is_head
+            alive = self._alive[cell] = alive and self.is_alive(cell.head)
         return alive
 
     def _has_room(self, node: Expr) -> bool:
         """Whether what cannot be passed may still be preceded by very many texts."""
         if node not in self._roomy:
-            part = before_pending(self.algebra, node)
-            few = None if part is None else few_texts(self.algebra, part, MANY_TEXTS)
-            self._roomy[node] = has_room(node) or (part is not None and few is None)
+            self._roomy[node] = has_room(node)
         return self._roomy[node]
 
     def _is_alive(self, node: Expr) -> bool:
-        if node.plain:
-            return node is not self.algebra.empty
         if isinstance(node, Union):
             return any(self.is_alive(option) for option in node.options)
         if isinstance(node, Repeat):
             return node.nullable or self.is_alive(node.body)
         if node.pending:
             return True  # with room before what cannot be passed, or else dead: see `is_alive`
+        if isinstance(node, Ref) and node.noting is not None:
+            return self._differing.can_go_on(node)
+        if isinstance(node, Intersection) and node.notes:
+            if loosened(self.algebra, node) is not node:
+                return self._differing.has_text(node)
+        if node.plain:
+            return node is not self.algebra.empty
         return self.witness(node) is not None
 
     def spell(self, data: bytes) -> Spelling:
         """The spelling of given bytes."""
-        return self._bytes(data, self._end)
+        return self._speller.bytes(data, self._speller.end)
+
+    def in_front(self, data: bytes, plan: Spelling) -> Spelling:
+        """The spelling of given bytes in front of a plan."""
+        return self._speller.bytes(data, plan) if plan.cost < UNREACHABLE else plan
 
     def spelling(self, node: Expr) -> Spelling:
         """The spelling of the witness of `node` (cost UNREACHABLE when there is none)."""
         if node.nullable:
-            return self._end
+            return self._speller.end
         spine: list[Expr] = []
         rest: Expr = node
         while isinstance(rest, Concat) and rest not in self._of:
             spine.append(rest)
             rest = rest.tail
         if rest not in self._of:
-            self._of[rest] = self._prepend(rest, self._end)
+            self._of[rest] = self._prepend(rest, self._speller.end)
         spelled = self._of[rest]
         for cell in reversed(spine):
             assert isinstance(cell, Concat), "the spine is made of concatenations"
             spelled = self._of[cell] = self._prepend(cell.head, spelled)
         return spelled
+
+    def settled(self, node: Expr) -> Spelling:
+        """The spelling of a string of `node` that is written as it is, whatever must differ; that
+        of `spelling` where none is found.
+        """
+        plain = self.spelling(node)
+        is_text = plain.is_sure and plain.cost < UNREACHABLE
+        found = plain.text() if is_text else self._sure_text(node)
+        whole = self._speller.nowhere if found is None else self.spell(found)
+        return whole if whole.cost < UNREACHABLE else plain
+
+    def _sure_text(self, node: Expr) -> bytes | None:
+        """The text of the spelling up to where one is sure, and that; where it leads nowhere, that
+        up to a place from where another comes further.
+        """
+        before = b""
+        while (text := self._text_of(node)) is not None:
+            passed = self._passed(node, text)
+            end = len(passed)
+            if end and self._is_sure(passed[-1]):
+                return before + text[:end] + self.spelling(passed[-1]).text()
+            for end, after in enumerate(passed, 1):
+                other = self._text_of(after)
+                if other is None or other == text[end:]:
+                    continue
+                further = self._passed(after, other)
+                if end + len(further) > len(passed) or (further and self._is_sure(further[-1])):
+                    before, node = before + text[:end], after
+                    break
+            else:
+                return None
+        return None
+
+    def _is_sure(self, node: Expr) -> bool:
+        found = self.spelling(node)
+        return found.is_sure and found.cost < UNREACHABLE
+
+    def _text_of(self, node: Expr) -> bytes | None:
+        found = self.spelling(node)
+        return found.text() if found.cost < UNREACHABLE else None
+
+    def _passed(self, node: Expr, text: bytes) -> list[Expr]:
+        """The states along a text, up to one of which the spelling is sure, or to where it can no
+        longer be completed.
+        """
+        found: list[Expr] = []
+        for byte in text:
+            self.algebra.budget.spend()
+            node = step(self.algebra, node, byte)
+            if not self.is_alive(node):
+                break
+            found.append(node)
+            if self._is_sure(node):
+                break
+        return found
+
+    def excess(self, node: Expr) -> int:
+        """Tokens by which finishing may cost more than it seems without the notes, as long as no
+        other part begins.
+        """
+        if not node.notes:
+            return 0
+        if node not in self._excess:
+            self._excess[node] = self._excess_of(begun(self.algebra, node), self.algebra.epsilon)
+        return self._excess[node]
+
+    def _excess_of(self, node: Expr, tail: Expr) -> int:
+        while isinstance(node, Concat) and not node.head.notes:
+            node = node.tail
+        if not node.notes:
+            return self._excess_of(tail, self.algebra.epsilon) if tail.notes else 0
+        head, rest = node, tail
+        if isinstance(node, Concat):
+            head, rest = node.head, self.algebra.concat(node.tail, tail)
+        if isinstance(head, Ref):
+            whole = self.algebra.concat(head, rest)
+            exact = self.spelling(whole).cost
+            return max(0, exact - self.spelling(loosened(self.algebra, whole)).cost)
+        if isinstance(head, Repeat):
+            return self._excess_of(head.body, rest)
+        assert isinstance(head, Union | Intersection), "what notes is made of others"
+        return max(self._excess_of(option, rest) for option in head.options)
 
     # -- spelling ------------------------------------------------------------------------------
 
@@ -209,10 +255,12 @@ class Completions:
 
     def _choose(self, node: Expr, tail: Spelling) -> Choosing:
         """The witness in front of `tail`; yields the pairs of which it needs the same."""
+        speller = self._speller
         if isinstance(node, Literal):  # kept, too: what comes before it is kept by its spelling
-            return self._bytes(node.data, tail)
+            return speller.bytes(node.data, tail)
         if isinstance(node, ByteSet):
-            return self._cheapest([self._byte(byte, tail) for byte in self._likely(node.mask)])
+            likely = speller.likely(node.mask, TRIED_BYTES)
+            return speller.cheapest([speller.byte(byte, tail) for byte in likely])
         if isinstance(node, Concat):
             return (yield from self._in_front(node, tail))
         if isinstance(node, Union):
@@ -223,19 +271,19 @@ class Completions:
             words = node.table[node.first : node.last]
             if len(words) > TRIED_WORDS:
                 words = sorted(words, key=len)[:TRIED_WORDS]
-            return self._cheapest([self._bytes(word[node.depth :], tail) for word in words])
+            return speller.cheapest([speller.bytes(word[node.depth :], tail) for word in words])
         if isinstance(node, Ref):
-            if node.noting is not None and (slack := node.noting.slack(node.key)):
-                tail = self._fenced(tail, slack)
+            if node.noting is not None:
+                return (yield from self._differing.ahead(node, tail))
             return (yield node.rules.least(node.key), tail)
         if isinstance(node, Empty | Epsilon):
-            return tail if node.nullable else self._nowhere
-        if node.pending:  # nothing passes it, but all that is excluded leaves room
-            assert isinstance(node, Intersection), "any other is plain, or made of others"
+            return tail if node.nullable else speller.nowhere
+        if isinstance(node, Intersection) and node.notes:
+            # no search, since what it passes is not written; what is excluded is little
             kept = next(part for part in node.options if not isinstance(part, Complement))
-            return self._fenced((yield kept, tail), SLACK)
+            return speller.fenced((yield kept, tail), SLACK, is_sure=False)
         found = self.witness(node)
-        return self._nowhere if found is None else self._bytes(found, tail)
+        return speller.nowhere if found is None else speller.bytes(found, tail)
 
     def _any_of(self, node: Union, tail: Spelling) -> Choosing:
         """The cheapest of some alternatives. Of the spellings of a character, single bytes come
@@ -246,9 +294,9 @@ class Completions:
                 found = yield option, tail
                 if found.cost <= tail.cost + 1:
                     return found
-        cheapest = self._nowhere
+        cheapest = self._speller.nowhere
         for option in node.options:
-            cheapest = self._cheapest([cheapest, (yield option, tail)])
+            cheapest = self._speller.cheapest([cheapest, (yield option, tail)])
         return cheapest
 
     def _in_front(self, node: Expr, tail: Spelling) -> Choosing:
@@ -272,47 +320,6 @@ class Completions:
             before = yield node.body, rounds[-1]
             rounds.append(before)
         return rounds[node.low]
-
-    def _cheapest(self, options: list[Spelling]) -> Spelling:
-        return min(options, key=lambda s: (s.cost, s.length), default=self._nowhere)
-
-    def _bytes(self, data: bytes, tail: Spelling) -> Spelling:
-        self.algebra.budget.spend(len(data) // BYTES_PER_STEP, BYTES_PER_CELL * len(data))
-        for byte in reversed(data):
-            tail = self._byte(byte, tail)
-        return tail
-
-    def _byte(self, byte: int, tail: Spelling) -> Spelling:
-        """One byte in front: the best token that starts with it, and what it leaves."""
-        cell = Spelling(byte, tail)
-        best = UNREACHABLE - 1
-        child, token_at = self.vocabulary.child, self.vocabulary.token_at
-        node, after = child.get(byte), tail
-        while node is not None:
-            if after.cost < best and token_at[node] >= 0:
-                best, cell.token, cell.after = after.cost, token_at[node], after
-            if after.rest is None or after.is_fenced:
-                break
-            node, after = child.get(node * 256 + after.byte), after.rest
-        cell.cost = best + 1
-        return cell
-
-    def _fenced(self, tail: Spelling, slack: int) -> Spelling:
-        """The same string, at a cost that is higher by `slack`, and so whatever comes before."""
-        if tail.cost >= UNREACHABLE:
-            return tail
-        cell = Spelling(tail.byte, tail.rest)
-        cell.length, cell.token, cell.after = tail.length, tail.token, tail.after
-        cell.cost = tail.cost + slack
-        cell.is_fenced, cell.is_sure = True, False
-        return cell
-
-    def _likely(self, mask: int) -> list[int]:
-        """A few bytes of a set, those that a token of their own can write first."""
-        single = mask & self.vocabulary.single_bytes
-        chosen = single if single else mask
-        letters = chosen & _COMMON
-        return _some_bytes(letters or chosen, TRIED_BYTES)
 
     def cost_of_run(self, begun: Expr, body: Expr, low: int, tail: Spelling) -> int:
         """The cost of `begun . body{low,}` and `tail`, which need not be made for it."""
@@ -357,7 +364,8 @@ class Completions:
         if node.plain or isinstance(node, Ref):
             return 0
         relaxed, room = relax(self.algebra, node)
-        found = self._text(relaxed) if isinstance(node, Intersection) else None
+        is_searched = isinstance(node, Intersection) and not node.notes
+        found = self._text(relaxed) if is_searched else None
         return len(found) if found is not None and len(found) <= room else UNREACHABLE
 
     def _text(self, node: Expr) -> bytes | None:
@@ -365,7 +373,7 @@ class Completions:
         if not node.plain:
             return self.witness(node)
         spelled = self.spelling(node)
-        return _bytes(spelled) if spelled.cost < UNREACHABLE else None
+        return spelled.text() if spelled.cost < UNREACHABLE else None
 
     def _search(self, node: Expr) -> bytes | None:
         """The witness by breadth-first search, for an expression of which nothing is known."""
@@ -378,9 +386,12 @@ class Completions:
                 if ending is not None:
                     return self._record(here, ending, came_from)
                 for mask, rest in arms(self.algebra, here):
+                    is_stuck = rest.pending and not isinstance(rest, Union)
+                    if is_stuck and not self._has_room(rest):
+                        continue
                     if rest not in came_from and self._found.get(rest, b"") is not None:
                         self.algebra.budget.spend()
-                        came_from[rest] = (here, self._likely(mask)[0])
+                        came_from[rest] = (here, self._speller.likely(mask, 1)[0])
                         following.append(rest)
             level = following
         self._found.update(dict.fromkeys(came_from))
@@ -393,7 +404,7 @@ class Completions:
         if node in self._found:
             return self._found[node]
         if node.plain and self.spelling(node).cost < UNREACHABLE:
-            return _bytes(self.spelling(node))
+            return self.spelling(node).text()
         return None
 
     def _record(
@@ -413,26 +424,3 @@ class Completions:
             back = came_from[node]
         self._found.setdefault(node, ending)
         return ending
-
-
-_COMMON = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
-
-
-def _some_bytes(mask: int, most: int) -> list[int]:
-    """The lowest bytes of a set, up to `most`."""
-    found: list[int] = []
-    while mask and len(found) < most:
-        lowest = mask & -mask
-        found.append(lowest.bit_length() - 1)
-        mask ^= lowest
-    return found
-
-
-def _bytes(spelling: Spelling) -> bytes:
-    """The string that a spelling writes."""
-    found = bytearray()
-    cell = spelling
-    while cell.rest is not None:
-        found.append(cell.byte)
-        cell = cell.rest
-    return bytes(found)

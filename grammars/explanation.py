@@ -16,7 +16,7 @@ from typing import Any
 from grammars.algebra import Algebra
 from grammars.automaton import Automaton, explore
 from grammars.budget import Budget, too_deep_is_over_budget
-from grammars.completion import UNREACHABLE, Completions
+from grammars.completion import Completions
 from grammars.constraint import Constraint, JsonSchema
 from grammars.diagram import to_dot, to_mermaid
 from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
@@ -24,6 +24,7 @@ from grammars.expr import Expr
 from grammars.extent import extent
 from grammars.samples import ByteCompletions, byte_vocabulary, sample
 from grammars.schema_check import Annotation, Fault, check_schema, fault_of
+from grammars.spelling import UNREACHABLE
 from grammars.types import TypeOf
 from grammars.vocabulary import Vocabulary
 

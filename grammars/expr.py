@@ -6,7 +6,7 @@ compared by identity. It must not know of patterns, schemas, tokens or derivativ
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 ALL_BYTES = (1 << 256) - 1
@@ -191,6 +191,26 @@ class Rules(Protocol):
         ...
 
 
+class Part(NamedTuple):
+    """A part that is still needed: `lead`, then one of `others` that differs from all of them
+    before (None: nothing must differ), then `trail`.
+    """
+
+    lead: Expr
+    others: Expr | None
+    trail: Expr
+
+
+class Way(NamedTuple):
+    """A way to complete what a noting reference stands for: `lead`, and the parts that are needed.
+    `taken`: what they must not be, as `read` gives it; None where it is not known.
+    """
+
+    lead: Expr
+    parts: tuple[Part, ...]
+    taken: frozenset[Hashable] | None
+
+
 class NotingRules(Rules, Protocol):
     """Rules whose keys remember what is written before them; see `noting`."""
 
@@ -206,8 +226,20 @@ class NotingRules(Rules, Protocol):
         """Whether a part that is remembered begins with the reference."""
         ...
 
-    def slack(self, key: Hashable) -> int:
-        """Tokens by which what is remembered may make completing dearer than `least(key)`."""
+    def unwritten(self, key: Hashable) -> Hashable:
+        """The key as it was before anything was noted of the part that is being written."""
+        ...
+
+    def ways(self, key: Hashable) -> Iterator[Way]:
+        """Ways to complete it, the best first; each by as few parts as it may take."""
+        ...
+
+    def read(self, text: bytes) -> Hashable:
+        """What a part is compared by."""
+        ...
+
+    def other_than(self, parts: Expr, texts: tuple[bytes, ...]) -> Expr:
+        """Those of `parts` that are none of the given ones."""
         ...
 
 

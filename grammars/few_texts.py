@@ -11,7 +11,7 @@ from grammars.expr import Expr
 
 
 def few_texts(algebra: Algebra, node: Expr, most: int) -> list[bytes] | None:
-    """All texts of `node`, when they are `most` at most; else None.
+    """All texts of `node`, when they are `most` at most and no search misses one; else None.
 
     In depth, so that the search of a large language ends as soon as it has found too many: every
     start of a text that is still pending leads to one at least, and no two to the same.
@@ -27,6 +27,8 @@ def few_texts(algebra: Algebra, node: Expr, most: int) -> list[bytes] | None:
         if len(found) + len(pending) > most or steps > 64 * most or len(text) > 16 * most:
             return None
         for mask, rest in arms(algebra, here):
+            if rest.pending:  # what follows depends on what is written (see `noting`)
+                return None
             if not (rest.plain or has_string(algebra, rest)):
                 continue
             if mask.bit_count() > most:

@@ -7,9 +7,8 @@ It must not know how text is split into tokens (see `jump_forward`).
 from __future__ import annotations
 
 from grammars.completion import Completions
-from grammars.derive import arms
+from grammars.derive import arms, step
 from grammars.expr import Expr
-from grammars.noting import loosened
 
 MAX_FORCED_BYTES = 4_096
 """A run is looked at so far: long enough for any literal, and it always ends."""
@@ -18,31 +17,36 @@ MAX_FORCED_BYTES = 4_096
 def forced_run(node: Expr, completions: Completions) -> bytes:
     """The longest string that every string of `node` begins with, up to MAX_FORCED_BYTES."""
     found = bytearray()
-    node = loosened(completions.algebra, node)
     while not node.nullable and len(found) < MAX_FORCED_BYTES:
         alive = _living(node, completions)
-        if len(alive) != 1 or alive[0][0].bit_count() != 1:
+        if len(alive) != 1:
             break
-        mask, node = alive[0]
-        found.append(mask.bit_length() - 1)
+        ((byte, node),) = alive
+        found.append(byte)
     return bytes(found)
 
 
 def _living(node: Expr, completions: Completions) -> list[tuple[int, Expr]]:
-    """The arms of a state after which something can be completed; two of them are enough."""
+    """The bytes after which something can be completed, and what; two of them are enough."""
     found: list[tuple[int, Expr]] = []
     for mask, rest in arms(completions.algebra, node):
-        if completions.is_alive(rest):
-            found.append((mask, rest))
-            if len(found) > 1:
-                break
+        is_open = rest.is_open
+        if not is_open and not completions.is_alive(rest):
+            continue
+        for byte in range(256):
+            if not mask >> byte & 1:
+                continue
+            after = step(completions.algebra, node, byte) if is_open else rest
+            if not is_open or completions.is_alive(after):
+                found.append((byte, after))
+                if len(found) > 1:
+                    return found
     return found
 
 
 def exceeding(node: Expr, written: bytes, completions: Completions) -> list[int]:
     """The places in `written`, which led to `node`, from which a token may reach beyond its end."""
     vocabulary = completions.vocabulary
-    node = loosened(completions.algebra, node)
     found = []
     for start in range(max(0, len(written) - vocabulary.longest + 1), len(written)):
         trie_node = 0
@@ -64,10 +68,9 @@ def _goes_on(trie_node: int, node: Expr, completions: Completions) -> bool:
         above, state = pending.pop()
         if not num_children[above]:
             continue
-        parts = arms(completions.algebra, state)
         for child in range(first_child[above], first_child[above] + num_children[above]):
-            rest = next((rest for mask, rest in parts if mask >> edge_byte[child] & 1), None)
-            if rest is None or not completions.is_alive(rest):
+            rest = step(completions.algebra, state, edge_byte[child])
+            if not completions.is_alive(rest):
                 continue
             if token_at[child] >= 0:
                 return True

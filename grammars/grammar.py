@@ -9,11 +9,11 @@ from collections.abc import Callable
 from threading import Lock
 
 from grammars.budget import Limits
-from grammars.completion import UNREACHABLE, Spelling
 from grammars.errors import EmptyLanguageError, GrammarError
 from grammars.expr import Expr
 from grammars.json_values import is_text
 from grammars.language import Language
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.vocabulary import Vocabulary
 
 MAX_KEPT_EXPRESSIONS = 50_000

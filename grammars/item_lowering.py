@@ -5,15 +5,14 @@ It must not know of keywords.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
 from grammars.algebra import Algebra
 from grammars.budget import At
-from grammars.expr import Expr, Rank
+from grammars.expr import ALL_BYTES, Expr, Part, Rank, Way
 from grammars.item_order import Item, ItemOrder, ItemState
-from grammars.json_values import JsonValue, parse_json
-from grammars.noting import SLACK
+from grammars.json_values import JsonValue, parse_json, value_key
 from grammars.shapes import Operand
 
 
@@ -35,26 +34,28 @@ Texts = tuple[bytes, ...] | None
 
 
 class _Between(NamedTuple):
-    """Between two items; `is_begun`: the comma is written, or there is no item before.
-    `is_planned`: on a way to complete the array, of which the beginning counts the slack.
-    """
+    """Between two items; `is_begun`: the comma is written, or there is no item before."""
 
     state: ItemState
     texts: Texts
     is_begun: bool
     is_first: bool
-    is_planned: bool = False
 
 
 class _Behind(NamedTuple):
     """Behind an item: the bytes of it so far (None: not known). `is_pending`: it cannot be passed
-    (see `noting`).
+    (see `noting`), nor where nothing of it was noted.
     """
 
     state: ItemState
     texts: Texts
     written: bytes | None
-    is_pending: bool
+    is_pending: bool = False
+
+    @property
+    def is_passable(self) -> bool:
+        """Whether what follows is known."""
+        return not self.is_pending and self.written != b""
 
 
 class Items:
@@ -70,6 +71,7 @@ class Items:
         self._algebra = layout.algebra
         self._remembers = remembers
         self._others: dict[tuple[bytes, ...], Expr] = {}
+        self._read: dict[bytes, Hashable] = {}
         self._equal: dict[bytes, Expr] = {}
 
     def ref(self, state: ItemState, texts: Texts, *, is_first: bool = False) -> Expr:
@@ -77,21 +79,17 @@ class Items:
         if next(self._order.steps(state), None) is None:
             return self._algebra.epsilon
         texts = texts if self._remembers else None
-        return self._between(_Between(state, texts, is_begun=is_first, is_first=is_first))
-
-    def _planned(self, state: ItemState, texts: Texts) -> Expr:
-        """What follows on a way to complete the array."""
-        if self._order.is_complete(state):
-            return self._algebra.epsilon
-        state = self._order.as_planned(state)
-        key = _Between(state, texts if self._remembers else None, False, False, is_planned=True)
-        return self._between(key)
+        found = self._between(_Between(state, texts, is_begun=is_first, is_first=is_first))
+        is_optional = is_first and self._order.is_complete(state)
+        return self._algebra.optional(found) if is_optional else found
 
     def _between(self, key: _Between) -> Expr:
-        is_inside = key.is_begun and not key.is_first
-        nullable = not is_inside and self._order.is_complete(key.state)
-        make = self._algebra.noting_ref if self._remembers else self._algebra.ref
-        return make(self, key, nullable=nullable, rank=self._rank(key))
+        nullable = not key.is_begun and self._order.is_complete(key.state)
+        rank = self._rank(key)
+        if not self._remembers:
+            return self._algebra.ref(self, key, nullable=nullable, rank=rank)
+        pending = key.is_begun and key.texts is None
+        return self._algebra.noting_ref(self, key, nullable=nullable, pending=pending, rank=rank)
 
     def _rank(self, key: _Between) -> Rank | None:
         """An array that has met more of what is counted can go on as any that has met less."""
@@ -101,9 +99,9 @@ class Items:
         return Rank(others, key.state.counts)
 
     def _behind(self, key: _Behind) -> Expr:
-        nullable = not key.is_pending and self._order.is_complete(key.state)
+        nullable = key.is_passable and self._order.is_complete(key.state)
         return self._algebra.noting_ref(
-            self, key, nullable=nullable, is_open=True, pending=key.is_pending
+            self, key, nullable=nullable, is_open=True, pending=not key.is_passable
         )
 
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
@@ -111,26 +109,31 @@ class Items:
     def unfold(self, key: Hashable) -> Expr:
         self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
-            return self._algebra.empty if key.is_pending else self._after_item(key)
+            return self._after_item(key) if key.is_passable else self._stuck(key)
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
         if key.is_begun:
             return self._item(key)
         begun = self._between(key._replace(is_begun=True))
         return self._algebra.concat(self._layout.comma, begun)
 
+    def _stuck(self, key: _Behind) -> Expr:
+        """Anything, of which nothing is known: it never ends."""
+        algebra = self._algebra
+        return algebra.concat(algebra.byte_set(ALL_BYTES), self._behind(key._replace(written=b"")))
+
     def least(self, key: Hashable) -> Expr:
+        assert isinstance(key, _Between) and not self._remembers, "what notes has ways"
         algebra = self._algebra
         algebra.budget.at = self._at
-        if isinstance(key, _Behind):
-            return self._planned(key.state, key.texts)
-        assert isinstance(key, _Between), "a key is a place between items, or behind one"
-        if self._order.is_complete(key.state) and not (key.is_begun and not key.is_first):
+        if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         item, after = self._order.finish(key.state) or next(self._order.steps(key.state))
-        value = self._layout.value(item.operand)
         lead = algebra.epsilon if key.is_begun else self._layout.comma
-        rest = self._planned(after, key.texts)
-        return algebra.sequence([lead, self._other_than(value, key.texts), rest])
+        rest = algebra.epsilon
+        if not self._order.is_complete(after):
+            planned = self._order.as_planned(after)
+            rest = self._between(_Between(planned, None, is_begun=False, is_first=False))
+        return algebra.sequence([lead, self._layout.value(item.operand), rest])
 
     # -- items -------------------------------------------------------------------------------
 
@@ -146,28 +149,19 @@ class Items:
             if self._remembers:
                 written = None if key.texts is None else b""
                 behind = _Behind(after, key.texts, written, is_pending=key.texts is None)
-                part = algebra.concat(self._other_than(values, key.texts), self._behind(behind))
+                differing = self.other_than(values, key.texts or ())
+                part = algebra.concat(differing, self._behind(behind))
             else:
                 part = algebra.concat(values, self.ref(after, None))
             options.append(part)
         return algebra.union(options)
 
-    def _other_than(self, values: Expr, texts: Texts) -> Expr:
-        """Values that equal none of those that were written."""
-        if not texts:
-            return values
-        if texts not in self._others:
-            for text in texts:
-                if text not in self._equal:
-                    self._equal[text] = self._layout.equal(parse_json(text.decode()))
-            equal = self._algebra.union(self._equal[text] for text in texts)
-            self._others[texts] = self._algebra.complement(equal)
-        return self._algebra.intersection([values, self._others[texts]])
-
     def _after_item(self, key: _Behind) -> Expr:
-        if key.texts is None or not key.written:  # nothing is noted of one that began in a token
-            return self.ref(key.state, None)
-        return self.ref(key.state, (*key.texts, key.written))
+        texts = key.texts
+        if texts is not None:
+            assert key.written, "an item has a text"
+            texts = (*texts, key.written)
+        return self.ref(key.state, texts)
 
     # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
@@ -180,24 +174,59 @@ class Items:
         if isinstance(key, _Behind):
             return self._behind(key._replace(texts=None, written=None))
         assert isinstance(key, _Between), "a key is a place between items, or behind one"
-        return self._between(key._replace(texts=None))
+        return self._between(key if key.is_first else key._replace(texts=None))
 
     def begins(self, key: Hashable) -> bool:
         return isinstance(key, _Between) and key.texts is not None and key.is_begun
 
-    def slack(self, key: Hashable) -> int:
-        assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"
-        needed = self._num_needed(key.state)
-        if isinstance(key, _Behind):
-            needed += key.is_pending
-        elif key.is_planned:
-            needed = 0
-        elif key.texts is None:  # an item must follow, other than some that are not known
-            needed += key.is_begun and not key.is_first
-        elif needed:
-            needed -= 1  # the first is other than all that were written
-        return needed * (2 * SLACK if key.texts is None else SLACK)
+    def read(self, text: bytes) -> Hashable:
+        return value_key(parse_json(text.decode()))
 
-    def _num_needed(self, state: ItemState) -> int:
-        """The items that are still needed."""
-        return self._order.missing(state)
+    def other_than(self, parts: Expr, texts: tuple[bytes, ...]) -> Expr:
+        """Values that equal none of those that were written."""
+        if not texts:
+            return parts
+        if texts not in self._others:
+            equal = [self._equal_to(text) for text in texts]
+            self._others[texts] = self._algebra.complement(self._algebra.union(equal))
+        return self._algebra.intersection([parts, self._others[texts]])
+
+    def unwritten(self, key: Hashable) -> Hashable:
+        if isinstance(key, _Behind) and key.written is not None:
+            return key._replace(written=b"")
+        return key
+
+    def ways(self, key: Hashable) -> Iterator[Way]:
+        assert isinstance(key, _Between | _Behind), "a key is a place between items, or behind one"
+        self._algebra.budget.at = self._at
+        taken = None if key.texts is None else frozenset(map(self._value_of, key.texts))
+        is_begun = isinstance(key, _Between) and key.is_begun
+        best = self._order.finish(key.state)
+        if best is None and not is_begun:
+            yield Way(self._algebra.epsilon, (), taken)
+            return
+        for first in [best] if best else self._order.steps(key.state):
+            yield Way(self._algebra.epsilon, self._parts(first, is_begun=is_begun), taken)
+
+    def _parts(self, first: tuple[Item, ItemState], *, is_begun: bool) -> tuple[Part, ...]:
+        """The items from one on that complete the array."""
+        step: tuple[Item, ItemState] | None = first
+        parts: list[Part] = []
+        lead = self._algebra.epsilon if is_begun else self._layout.comma
+        while step is not None:
+            self._algebra.budget.spend()
+            item, state = step
+            parts.append(Part(lead, self._layout.value(item.operand), self._algebra.epsilon))
+            lead, step = self._layout.comma, self._order.finish(state)
+        return tuple(parts)
+
+    def _equal_to(self, text: bytes) -> Expr:
+        """Every text of the value that a text has."""
+        if text not in self._equal:
+            self._equal[text] = self._layout.equal(parse_json(text.decode()))
+        return self._equal[text]
+
+    def _value_of(self, text: bytes) -> Hashable:
+        if text not in self._read:
+            self._read[text] = self.read(text)
+        return self._read[text]

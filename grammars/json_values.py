@@ -7,8 +7,10 @@ It must not know of schemas.
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any, NoReturn
 
 from grammars.errors import GrammarError, UnsupportedError
@@ -128,3 +130,16 @@ def same(left: JsonValue, right: JsonValue) -> bool:
         and left == right
         or (isinstance(left, int | Decimal) and isinstance(right, int | Decimal) and left == right)
     )
+
+
+def value_key(value: JsonValue) -> Hashable:
+    """Equal for the same values, as `same` has it, and for no others."""
+    if isinstance(value, bool) or value is None:
+        return (value,)
+    if isinstance(value, Number):
+        return Fraction(value)
+    if isinstance(value, list):
+        return tuple(map(value_key, value)), "list"
+    if isinstance(value, dict):
+        return frozenset((name, value_key(item)) for name, item in value.items())
+    return str(value)

@@ -6,18 +6,19 @@ number of threads may ask. It must not know what the constraint was written in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
 
 from grammars.algebra import Algebra
 from grammars.budget import Limits, too_deep_is_over_budget
-from grammars.completion import Completions, Spelling
+from grammars.completion import Completions
 from grammars.derive import walk
 from grammars.expr import Expr
 from grammars.forced import exceeding, forced_run
 from grammars.mask_store import MaskStore
 from grammars.masks import Mask
+from grammars.spelling import Spelling
 from grammars.trie import Int32
 
 BYTES_PER_STEP = 64
@@ -57,8 +58,12 @@ class Language:
     def begin(self, prefix: bytes = b"") -> tuple[Expr, Spelling]:
         """The state before `prefix` and the language, and its cheapest completion."""
         with self._step():
+            plan = self._completions.settled(self.start)
+            if not prefix:
+                return self.start, plan
             node = self._algebra.concat(self._algebra.literal(prefix), self.start)
-            return node, self._completions.spelling(node)
+            whole = self._completions.in_front(prefix, plan)
+            return node, min(self._completions.settled(node), whole, key=lambda found: found.cost)
 
     def settle(self, limits: Limits) -> None:
         """End the compile, of which the cheapest completion is a part: each later step is bounded
@@ -97,6 +102,18 @@ class Language:
         with self._step():
             return exceeding(node, written, self._completions)
 
+    def settled(self, node: Expr) -> Spelling:
+        """A completion that can be written as it is, whatever must differ."""
+        with self._step():
+            return self._completions.settled(node)
+
+    def excess(self, node: Expr) -> int:
+        """Tokens that finishing after a token of the mask may take beyond what the mask says."""
+        if not node.notes:
+            return 0
+        with self._step():
+            return self._completions.excess(node)
+
     def completion_after(self, node: Expr, data: bytes) -> Spelling:
         """The completion after a token that the mask of `node` counts on."""
         with self._step():
@@ -111,6 +128,21 @@ class Language:
         if found is None:
             with self._step():
                 found = self._masks.mask(node, self._completions)
+        return found
+
+    def within(self, node: Expr, token_ids: Sequence[int], cost: int) -> list[int]:
+        """Those of these tokens after which finishing costs at most `cost`, each looked at by
+        itself.
+        """
+        found = []
+        for token_id in token_ids:
+            with self._step():
+                data = self._masks.vocabulary.token_bytes(token_id)
+                assert data is not None, "masks are made of tokens that write bytes"
+                following = walk(self._algebra, node, data)
+                if self._completions.is_alive(following):
+                    if self._completions.cost(following) <= cost:
+                        found.append(token_id)
         return found
 
     def successors(self, node: Expr) -> tuple[list[Expr], Int32]:

@@ -17,7 +17,7 @@ import numpy as np
 from grammars.algebra import Algebra
 from grammars.charset import ANY, json_text
 from grammars.clamp import clamp
-from grammars.completion import Completions, Spelling
+from grammars.completion import Completions
 from grammars.derive import walk
 from grammars.expr import NEAR, Expr
 from grammars.masks import BYTES_PER_MASK, BandMask, Mask, MaskPart, compute_band, compute_parts
@@ -25,6 +25,7 @@ from grammars.noting import loosened
 from grammars.prelude import prelude
 from grammars.relax import relax
 from grammars.row_table import RowTable
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.states import DEAD, StateTable
 from grammars.trie import Int32, Trie
 from grammars.trie_walk import TrieWalks
@@ -111,10 +112,24 @@ class MaskStore:
             return None
         clamped = loose.clamped.get(self.vocabulary.longest) if loose.counts else loose
         found = None if clamped is None else self._cache.get(clamped.serial)
+        if isinstance(found, Mask) and found.unsure:
+            found = self._cache.get((node.serial, found.unsure))
         return found if isinstance(found, Mask) else None
 
     def mask(self, node: Expr, completions: Completions) -> Mask:
         """The mask of a state; `completions` are those of its grammar, which the caller guards."""
+        shared = self._shared_mask(node, completions)
+        if not shared.unsure:
+            return shared
+        key = (node.serial, shared.unsure)
+        found = self._cache.get(key)
+        if not isinstance(found, Mask):
+            found = self._checked(shared, node, completions)
+            self._cache.put(key, found)
+        return found
+
+    def _shared_mask(self, node: Expr, completions: Completions) -> Mask:
+        """What all states allow that differ in what was written alone."""
         algebra = completions.algebra
         node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
         found = self._cache.get(node.serial)
@@ -125,6 +140,30 @@ class MaskStore:
         made = Mask(bands, self.vocabulary, is_complete=node.nullable, table=self._rows)
         self._cache.put(node.serial, made)
         return made
+
+    def _checked(self, shared: Mask, node: Expr, completions: Completions) -> Mask:
+        """The mask with those of its unsure tokens that what was written allows: few, and looked at
+        one by one.
+        """
+        algebra, excess = completions.algebra, completions.excess(node)
+        costs: dict[int, int] = {}
+        for token_id in shared.unsure:
+            data = self.vocabulary.token_bytes(token_id)
+            assert data is not None, "masks are made of tokens that write bytes"
+            following = walk(algebra, node, data)
+            if following is not algebra.empty and completions.is_alive(following):
+                cost = completions.cost(following)
+                if cost < UNREACHABLE:
+                    costs[token_id] = max(cost - excess, 0)
+        if not costs:
+            return shared
+        band = BandMask(
+            row=self.vocabulary.pack(list(costs)),
+            token_ids=np.array(list(costs)),
+            costs=np.array(list(costs.values()), dtype=np.int32),
+        )
+        bands = [*shared.bands, band]
+        return Mask(bands, self.vocabulary, is_complete=node.nullable, table=self._rows)
 
     def completion_after(self, node: Expr, data: bytes, completions: Completions) -> Spelling:
         """The completion after a token (of these bytes) from which the mask has its cost.

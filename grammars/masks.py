@@ -6,17 +6,22 @@ It must not know of matchers and their budgets; a mask answers for every budget.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.completion import UNREACHABLE, Completions
+from grammars.completion import Completions
 from grammars.expr import Expr
 from grammars.row_table import RowTable
+from grammars.spelling import UNREACHABLE
 from grammars.states import StateTable
 from grammars.trie import Int32, Trie
 from grammars.trie_walk import Reached, Run, TrieWalks
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
+
+UNSURE = UNREACHABLE + 1
+"""Stands for the cost of a token of which it is not known whether it is allowed."""
 
 BYTES_PER_MASK = 500
 """What a mask takes beside its arrays, about."""
@@ -26,16 +31,27 @@ class BandMask:
     """The tokens of one band that are allowed in a state, by the cost of finishing after them.
 
     `row` has a bit for each; `dearest` is the highest cost among them, -1 when there is none.
-    `stretch` is the longest witness that was needed (see `Completions.stretch`).
+    `stretch` is the longest witness that was needed (see `Completions.stretch`). `unsure` are other
+    tokens, of which only what was written tells whether they are allowed; `crossing` are allowed
+    ones that go on into a part of which it tells the cost (see `noting`).
     """
 
-    __slots__ = ("_costs", "_token_ids", "dearest", "row", "stretch")
+    __slots__ = ("_costs", "_token_ids", "crossing", "dearest", "row", "stretch", "unsure")
 
     def __init__(
-        self, *, row: Int32, token_ids: NDArray[np.integer], costs: Int32, stretch: int = 0
+        self,
+        *,
+        row: Int32,
+        token_ids: NDArray[np.integer],
+        costs: Int32,
+        stretch: int = 0,
+        unsure: tuple[int, ...] = (),
+        crossing: tuple[int, ...] = (),
     ) -> None:
         self.row = row
         self.stretch = stretch
+        self.unsure = unsure
+        self.crossing = crossing
         self.dearest = int(costs.max(initial=-1))
         self._token_ids: NDArray[np.integer] | None = None
         if len(costs) and costs.min() != self.dearest:
@@ -46,7 +62,8 @@ class BandMask:
     def num_bytes(self) -> int:
         """What it keeps in memory, about."""
         lists = 0 if self._token_ids is None else self._token_ids.nbytes + self._costs.nbytes
-        return BYTES_PER_MASK + self.row.nbytes + lists
+        named = 8 * (len(self.unsure) + len(self.crossing))
+        return BYTES_PER_MASK + self.row.nbytes + lists + named
 
     def affordable(self, cost: int) -> NDArray[np.integer]:
         """The ids of the tokens after which finishing costs at most `cost`, when not all do."""
@@ -66,6 +83,9 @@ class RunMask:
     """
 
     __slots__ = ("_costs", "_walk", "dearest", "row")
+
+    unsure: tuple[int, ...] = ()
+    crossing: tuple[int, ...] = ()
 
     def __init__(self, run: Run, completions: Completions) -> None:
         loop, walk = run.loop, run.walk
@@ -109,14 +129,16 @@ class Mask:
     """
 
     __slots__ = (
-        "_bands",
         "_ids",
         "_vocabulary",
+        "bands",
+        "crossing",
         "dearest",
         "num_allowed",
         "row",
         "row_id",
         "table",
+        "unsure",
     )
 
     def __init__(
@@ -127,9 +149,11 @@ class Mask:
         is_complete: bool,
         table: RowTable,
     ) -> None:
-        self._bands = bands
+        self.bands = bands
         self._vocabulary = vocabulary
         self.dearest = max(band.dearest for band in bands)
+        self.unsure = tuple(chain.from_iterable(band.unsure for band in bands))
+        self.crossing = tuple(chain.from_iterable(band.crossing for band in bands))
         self.table = table
         self.row_id = table.claim()
         self.row: Int32 = (
@@ -171,8 +195,8 @@ class Mask:
 
     def affordable_row(self, cost: int) -> Int32:
         """The row of the tokens after which finishing costs at most `cost`; no stop tokens."""
-        cheap = [band.row for band in self._bands if band.dearest <= cost]
-        some = [band.affordable(cost) for band in self._bands if band.dearest > cost]
+        cheap = [band.row for band in self.bands if band.dearest <= cost]
+        some = [band.affordable(cost) for band in self.bands if band.dearest > cost]
         row = self._vocabulary.pack(np.concatenate(some)) if some else np.zeros_like(self.row)
         for part in cheap:
             row |= part
@@ -181,7 +205,7 @@ class Mask:
 
 def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
-    return _listed(walks.after_tokens(node, trie), trie, states)
+    return _listed(node, walks.after_tokens(node, trie), trie, states)
 
 
 def compute_parts(
@@ -190,31 +214,45 @@ def compute_parts(
     """The same as parts: where the state is a run, what stays inside of it is one of them."""
     reached = walks.after_tokens(node, trie)
     if not reached.whole:
-        return [_listed(reached, trie, states)]
+        return [_listed(node, reached, trie, states)]
     run = RunMask(reached.runs[0], states.completions)
     others = reached._replace(runs=reached.runs[1:])
-    return [run, _listed(others, trie, states)]
+    return [run, _listed(node, others, trie, states)]
 
 
-def _listed(reached: Reached, trie: Trie, states: StateTable) -> BandMask:
-    """All that is reached, with the cost of finishing after each token."""
+def _listed(node: Expr, reached: Reached, trie: Trie, states: StateTable) -> BandMask:
+    """All that is reached from `node`, with the cost of finishing after each token."""
     completions = states.completions
-    vocabulary = completions.vocabulary
     cost_of = np.zeros(len(states), dtype=np.int32)
+    is_crossing = np.zeros(len(states), dtype=bool)
     stretch = 0
     for state_id in np.bincount(reached.states, minlength=1).nonzero()[0].tolist():
+        if state_id in states.unsure:
+            cost_of[state_id] = UNSURE
+            continue
         following = states.node(state_id)
         cost_of[state_id] = completions.cost(following)
+        is_crossing[state_id] = following.pending and not node.pending
         stretch = max(stretch, completions.stretch(following))
     tokens, costs = [reached.tokens], [cost_of[reached.states]]
+    crossing = [is_crossing[reached.states]]
     for loop, walk, inside, codes in reached.runs:
         tokens.append(inside)
         costs.append(loop.costs(completions, walk.present(codes))[codes])
+        crossing.append(np.full(len(inside), loop.tail.pending and not node.pending))
         stretch = max(stretch, completions.stretch(loop.tail))
     token_ids = trie.token_ids[np.concatenate(tokens)]
     all_costs = np.concatenate(costs)
-    if reached.runs or not vocabulary.is_complete:
-        possible = all_costs < UNREACHABLE
+    possible = all_costs < UNREACHABLE
+    unsure = token_ids[all_costs == UNSURE]
+    crossing_ids = token_ids[np.concatenate(crossing) & possible]
+    if not possible.all():
         token_ids, all_costs = token_ids[possible], all_costs[possible]
-    row = vocabulary.pack(token_ids)
-    return BandMask(row=row, token_ids=token_ids, costs=all_costs, stretch=stretch)
+    return BandMask(
+        row=completions.vocabulary.pack(token_ids),
+        token_ids=token_ids,
+        costs=all_costs,
+        stretch=stretch,
+        unsure=tuple(unsure.tolist()),
+        crossing=tuple(crossing_ids.tolist()),
+    )

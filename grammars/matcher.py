@@ -16,12 +16,12 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from grammars.completion import UNREACHABLE, Spelling
 from grammars.errors import GrammarError
 from grammars.expr import Expr
 from grammars.grammar import Grammar
 from grammars.jump_forward import MAX_CONTEXT_BYTES, Tokenize, sure_tokens
 from grammars.masks import Mask
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.trie import Int32
 
 Stop = Literal["longest", "first"]
@@ -65,8 +65,8 @@ class Matcher:
             )
         if max_tokens < plan.cost:
             raise GrammarError(
-                f"max_tokens={max_tokens!r} is below the {plan.cost} tokens of the shortest output "
-                f"that satisfies the constraint; give at least {plan.cost}"
+                f"max_tokens={max_tokens!r} is below the {plan.cost} tokens of the shortest known "
+                f"output that satisfies the constraint; give at least {plan.cost}"
             )
         self._place = _Place(node, plan, stopped=False, remaining=max_tokens, before=None)
 
@@ -112,7 +112,9 @@ class Matcher:
         if self._is_over:
             return None
         mask = self._language.mask(place.node)
-        return mask if mask.dearest < place.remaining else None
+        if mask.dearest + self._language.excess(place.node) < place.remaining:
+            return mask
+        return None
 
     def fill_bitmask(self, row: Int32) -> None:
         """Sets bit i of `row` for exactly the tokens i that are allowed next. # int32
@@ -126,11 +128,32 @@ class Matcher:
         if self._is_over:
             row[:] = stop_row
             return
-        row[:] = self._language.mask(place.node).affordable_row(place.remaining - 1)
+        row[:] = self._affordable_row(place)
         if place.node.nullable:
             row |= stop_row
         elif place.remaining:
-            row |= self.grammar.vocabulary.pack([place.plan.token])
+            row |= self.grammar.vocabulary.pack([self._sure_plan().token])
+
+    def _affordable_row(self, place: _Place) -> Int32:
+        """The tokens after which finishing fits. Those that begin another part are looked at one by
+        one: the mask does not know what that part may not be.
+        """
+        language, vocabulary = self._language, self.grammar.vocabulary
+        mask = language.mask(place.node)
+        row = mask.affordable_row(place.remaining - 1 - language.excess(place.node))
+        if mask.crossing:
+            row &= ~vocabulary.pack(mask.crossing)
+            row |= vocabulary.pack(language.within(place.node, mask.crossing, place.remaining - 1))
+        return row
+
+    def _sure_plan(self) -> Spelling:
+        """The plan, and one that need not become another where that can be found."""
+        place = self._place
+        if not place.plan.is_sure:
+            found = self._language.settled(place.node)
+            if found.is_sure and found.cost <= place.remaining:
+                self._place = place = place._replace(plan=found)
+        return place.plan
 
     @property
     def num_allowed(self) -> int:
@@ -167,6 +190,8 @@ class Matcher:
         assert data is not None, f"token {token_id} is never allowed inside a constraint"
         following = self._following(place, token_id, data)
         remaining = following.remaining
+        if following.plan.cost > remaining and not following.plan.is_sure:
+            following = following._replace(plan=self._language.settled(following.node))
         if following.plan.cost > remaining:
             dearer = self._language.completion_after(place.node, data)
             following = following._replace(plan=dearer)
@@ -201,10 +226,12 @@ class Matcher:
         if planned is not None and planned.is_sure and planned.cost < plan.cost:
             plan = planned
         cost = self._language.spell(data).cost
+        if cost + plan.cost > place.remaining and not plan.is_sure:
+            plan = self._language.settled(node)
         if cost + plan.cost > place.remaining:
             raise GrammarError(
-                f"data={data!r:.80} takes {_tokens(cost)}, and the shortest completion after it "
-                f"{_tokens(plan.cost)}, but only {place.remaining} remain of max_tokens; give a "
+                f"data={data!r:.80} takes {_tokens(cost)}, and the shortest known completion after "
+                f"it {_tokens(plan.cost)}, but only {place.remaining} remain of max_tokens; give a "
                 "larger max_tokens"
             )
         self._place = _Place(node, plan, False, place.remaining - cost, place, data)
@@ -234,7 +261,7 @@ class Matcher:
             vocabulary=self.grammar.vocabulary,
             exceeding=lambda text: self._language.exceeding(after[0], text),
         )
-        return self._affordable(found)
+        return self._allowed(found)
 
     def _known(self, before: bytes) -> bytes:
         """The end of what stands here by now, enough of it for a jump."""
@@ -248,17 +275,15 @@ class Matcher:
             parts.append(before)
         return b"".join(reversed(parts))
 
-    def _affordable(self, token_ids: list[int]) -> list[int]:
-        """The first of these tokens, up to one after which the completion would not be known to
-        fit.
+    def _allowed(self, token_ids: list[int]) -> list[int]:
+        """The first of these tokens, up to one that the mask at its place leaves out: after it a
+        completion would not be known to fit.
         """
-        place = self._place
+        ahead = self.fork()
         for count, token_id in enumerate(token_ids):
-            data = self.grammar.vocabulary.token_bytes(token_id)
-            assert data is not None, "jumps are made of tokens that write bytes"
-            place = self._following(place, token_id, data)
-            if place.plan.cost > place.remaining:
+            if not ahead.allows(token_id):
                 return token_ids[:count]
+            ahead.accept_token(token_id)
         return token_ids
 
     def rollback(self, num_tokens: int) -> None:

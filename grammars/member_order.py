@@ -194,6 +194,17 @@ class MemberOrder:
             step = min(self._cell_steps(), key=self._step_weight)
         return step, self._after(state, step)
 
+    def way_out(self, state: State) -> list[Step]:
+        """All members of a short way to complete the object; it can be completed."""
+        steps: list[Step] = []
+        while not self.is_complete(state):
+            found = self.finish(state)
+            assert found is not None, "a live state can be finished"
+            step, state = found
+            steps.append(step)
+        self._budget.spend(len(steps) // SLOTS_PER_STEP)
+        return steps
+
     def missing(self, state: State) -> tuple[int, int]:
         """How many members are on that way, and how many of these are of cells."""
         way: list[tuple[State, Step]] = []

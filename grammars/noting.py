@@ -8,9 +8,9 @@ each text; and it need not. What is excluded is decided where a part begins, so 
 without the notes up to the end of the part that is being written, and from there into the next one
 as long as that has room: as long as it cannot be ended within the token, and is part of a string or
 number that may go on in very many ways. So states are *loosened* for masks: their notes are left
-out, and a part that begins after an unknown one is *pending*: it cannot be passed. A token that
-writes a whole part and more beyond the end of another is left out; no vocabulary at hand has one
-that matters.
+out, and a part that begins after an unknown one is *pending*: it cannot be passed. What comes of a
+token that would pass it, or goes on into one without room, is *unsure*: such tokens are few, and
+each is looked at by itself, with the notes (see `mask_store`).
 
 Visible references (those not inside of others) are those of parts that have begun.
 It must not know what is noted, nor why.
@@ -30,8 +30,12 @@ ROUNDS = 6
 """Rounds that it may still take: 10^6 ways, far more than parts that are remembered."""
 
 SLACK = 8
-"""Tokens by which excluding what was written may lengthen a part: it differs from all of them after
-ROUNDS bytes, each a token at worst."""
+"""Tokens by which what is not known may lengthen a part that began within a token: it differs from
+all others after ROUNDS bytes, each a token at worst. A matcher that is near the end of its budget
+does not count on it (see `matcher`)."""
+
+DEPTH = 2
+"""References that are followed to find room: a value, and what it is made of."""
 
 
 def noted(algebra: Algebra, node: Expr, byte: int) -> Expr:
@@ -56,19 +60,21 @@ def loosened(algebra: Algebra, node: Expr) -> Expr:
                 return part
             return part.noting.loosened(part.key) if isinstance(part, Ref) and part.noting else None
 
-        node.loose = _changed(algebra, _begun(algebra, node), change)
+        node.loose = _changed(algebra, begun(algebra, node), change)
     return node.loose
 
 
-def _begun(algebra: Algebra, node: Expr) -> Expr:
+def begun(algebra: Algebra, node: Expr) -> Expr:
     """The state with the part unfolded that begins right here: what it excludes is known."""
     if isinstance(node, Concat):
-        return algebra.concat(_begun(algebra, node.head), node.tail)
+        return algebra.concat(begun(algebra, node.head), node.tail)
     if isinstance(node, Intersection) and node.notes:
-        return algebra.intersection([_begun(algebra, option) for option in node.options])
+        return algebra.intersection([begun(algebra, option) for option in node.options])
     if isinstance(node, Ref) and node.noting and node.noting.begins(node.key):
-        part = node.rules.unfold(node.key)
-        return algebra.optional(part) if node.nullable else part
+        return node.rules.unfold(node.key)
+    if isinstance(node, Repeat) and node.notes:
+        assert (node.low, node.high) == (0, 1), "what is visible is there once at most"
+        return algebra.optional(begun(algebra, node.body))
     return node
 
 
@@ -96,19 +102,9 @@ def _changed_parts(algebra: Algebra, node: Expr, change: Callable[[Expr], Expr |
     return algebra.repeat(_changed(algebra, node.body, change), node.low, 1)
 
 
-def before_pending(algebra: Algebra, node: Expr) -> Expr | None:
-    """What must be written before the first visible reference that cannot be passed; None where it
-    stands inside of alternatives, or other references stand before it.
-    """
-    heads: list[Expr] = []
-    while isinstance(node, Concat):
-        if isinstance(node.head, Ref) and node.head.pending:
-            return algebra.sequence(heads)
-        if has_ref(node.head):
-            return None
-        heads.append(node.head)
-        node = node.tail
-    return algebra.sequence(heads) if isinstance(node, Ref) and node.pending else None
+def is_decided_by_notes(node: Expr) -> bool:
+    """Whether a state that does not look alive may be, depending on what was written."""
+    return node.pending or (node.notes and not node.plain)
 
 
 def has_ref(node: Expr) -> bool:
@@ -122,29 +118,32 @@ def has_ref(node: Expr) -> bool:
     return isinstance(node, Ref)
 
 
-def has_room(node: Expr) -> bool:
+def has_room(node: Expr, depth: int = DEPTH) -> bool:
     """Whether a part can go on in very many ways from here: a wide repetition stands in front of
-    what cannot be passed.
+    what cannot be passed. References are followed `depth` deep.
     """
     while isinstance(node, Concat):
-        if _has_room(node.head):
+        if _has_room(node.head, depth):
             return True
         if isinstance(node.head, Ref) and node.head.pending:
             return False
         node = node.tail
-    return _has_room(node)
+    return _has_room(node, depth)
 
 
-def _has_room(node: Expr) -> bool:
+def _has_room(node: Expr, depth: int) -> bool:
     if isinstance(node, Union):
-        return any(map(has_room, node.options))
-    if isinstance(node, Intersection):  # what is excluded is finite
+        return any(has_room(option, depth) for option in node.options)
+    if isinstance(node, Intersection) and node.pending:  # what is excluded is finite
         kept = [option for option in node.options if not isinstance(option, Complement)]
-        return len(kept) == 1 and has_room(kept[0])
+        return len(kept) == 1 and has_room(kept[0], depth)
+    if isinstance(node, Ref):
+        is_followed = not node.is_open if node.pending else depth > 0 and not node.notes
+        return is_followed and has_room(node.rules.unfold(node.key), depth - (not node.pending))
     if not isinstance(node, Repeat):
-        return isinstance(node, Concat) and has_room(node)
+        return isinstance(node, Concat) and has_room(node, depth)
     if node.high is not None and node.high < ROUNDS:
-        return node.high == 1 and has_room(node.body)
+        return node.high == 1 and has_room(node.body, depth)
     return _num_first(node.body) >= WIDE
 
 

@@ -9,16 +9,16 @@ import json
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol
 
-from grammars.array_lowering import Layout, Weigh
+from grammars.array_lowering import MAX_VALUES, Layout, Sizes
 from grammars.budget import At, at_pointer
-from grammars.expr import Expr
+from grammars.expr import ALL_BYTES, Expr, Part, Way
 from grammars.few_texts import few_texts
-from grammars.member_order import Limits, MemberOrder
+from grammars.member_order import SLOTS_PER_STEP, Limits, MemberOrder
 from grammars.member_state import State, Step
 from grammars.member_table import MemberTable
 from grammars.name_tree import Branch, NameTree
-from grammars.noting import SLACK
 from grammars.shapes import ObjectShape, Operand, StringShape
+from grammars.survey import FewValues
 
 MAX_FEW = 64
 """Names of a cell that are slots of their own: so few may all be used."""
@@ -42,9 +42,11 @@ class ObjectForm:
     """The objects of one shape, which is asked for at `pointer`."""
 
     def __init__(
-        self, shape: ObjectShape, layout: ObjectLayout, weigh: Weigh, pointer: str
+        self, shape: ObjectShape, layout: ObjectLayout, sizes: Sizes, pointer: str
     ) -> None:
         self._layout = layout
+        self._sizes = sizes
+        self._with_extras = _with_extras(shape, layout)
         self._at = at_pointer(pointer)
         self._table = MemberTable(
             shape,
@@ -56,8 +58,8 @@ class ObjectForm:
         )
         self._order = MemberOrder(
             self._table,
-            Limits(layout.any_order, _with_extras(shape, layout)),
-            weigh,
+            Limits(layout.any_order, self._with_extras),
+            sizes.weigh,
             layout.algebra.budget,
         )
         self._lowered: Expr | None = None
@@ -72,6 +74,28 @@ class ObjectForm:
     def weight(self) -> float:
         """The size of the smallest of the objects, infinite where there is none."""
         return self._order.weight()
+
+    def few_values(self) -> FewValues:
+        """All that the objects may be, where they are few."""
+        few, shape = self._sizes.few_values, self._table.shape
+        if shape.max_members == 0:
+            return frozenset([frozenset()])
+        for cell in self._table.cells if self._with_extras else ():
+            if any(few(choice.operand) != frozenset() for choice in cell.choices):
+                return None
+        rows: list[frozenset[Hashable]] = [frozenset()]
+        for slot in self._table.slots:
+            if slot.is_extra and not self._with_extras:
+                continue
+            before = [] if slot.name in shape.required else rows
+            members: set[Hashable] = set()
+            for choice in slot.choices:
+                values = few(choice.operand)
+                if values is None or len(rows) * len(members | values) > MAX_VALUES:
+                    return None
+                members |= values
+            rows = before + [row | {(slot.name, value)} for row in rows for value in members]
+        return frozenset(row for row in rows if len(row) >= shape.min_members)
 
     def blame(self) -> Iterator[Operand]:
         """What it needs, in order."""
@@ -115,25 +139,28 @@ Extras = frozenset[str] | None
 
 
 class _Between(NamedTuple):
-    """Between two members; `is_begun`: the comma is written, so a name begins here.
-    `is_planned`: on a way to complete the object, of which the beginning counts the slack.
-    """
+    """Between two members; `is_begun`: the comma is written, so a name begins here."""
 
     state: State
     extras: Extras
     is_begun: bool
-    is_planned: bool = False
 
 
 class _Behind(NamedTuple):
     """Behind a name of a cell: the steps that it may be, each with the state after it, and the
-    bytes of the name so far (None: not known). `is_pending`: it cannot be passed (see `noting`).
+    bytes of the name so far (None: not known). `is_pending`: it cannot be passed (see `noting`),
+    nor where nothing of the name was noted.
     """
 
     steps: tuple[tuple[Step, State], ...]
     extras: Extras
     written: bytes | None
-    is_pending: bool
+    is_pending: bool = False
+
+    @property
+    def is_passable(self) -> bool:
+        """Whether what follows is known."""
+        return not self.is_pending and self.written != b""
 
 
 class _Among(NamedTuple):
@@ -157,6 +184,7 @@ class _Members:
         self._layout = layout
         self._algebra = layout.algebra
         self._remembers = order.has_cells
+        self._made: dict[tuple[bool, int, Operand, bool], Part] = {}
         self._tree = NameTree((slot.name, index) for index, slot in enumerate(order.table.slots))
 
     def ref(self, state: State, extras: Extras) -> Expr:
@@ -164,55 +192,61 @@ class _Members:
         if next(self._order.steps(state), None) is None:
             return self._algebra.epsilon
         key = _Between(state, extras if self._remembers else None, is_begun=state.is_first)
-        return self._between(key, nullable=self._order.is_complete(state))
+        is_optional = state.is_first and self._order.is_complete(state)
+        return self._algebra.optional(self._between(key)) if is_optional else self._between(key)
 
-    def _planned(self, state: State, extras: Extras) -> Expr:
-        """What follows on a way to complete the object."""
-        if self._order.is_complete(state):
-            return self._algebra.epsilon
-        extras, state = extras if self._remembers else None, self._order.as_planned(state)
-        return self._between(_Between(state, extras, False, is_planned=True), nullable=False)
-
-    def _between(self, key: _Between | _Among, *, nullable: bool) -> Expr:
-        if key.extras is None and not self._remembers:
+    def _between(self, key: _Between) -> Expr:
+        nullable = not key.is_begun and self._order.is_complete(key.state)
+        if not self._remembers:
             return self._algebra.ref(self, key, nullable=nullable)
-        return self._algebra.noting_ref(self, key, nullable=nullable)
+        pending = key.extras is None and key.is_begun
+        return self._algebra.noting_ref(self, key, nullable=nullable, pending=pending)
+
+    def _among(self, key: _Among) -> Expr:
+        make = self._algebra.noting_ref if self._remembers else self._algebra.ref
+        return make(self, key)
 
     # -- expressions of keys (see `expr.Rules`) ----------------------------------------------
 
     def unfold(self, key: Hashable) -> Expr:
         self._algebra.budget.at = self._at
         if isinstance(key, _Behind):
-            return self._algebra.empty if key.is_pending else self._after_name(key)
+            return self._after_name(key) if key.is_passable else self._stuck(key)
         if isinstance(key, _Among):
             return self._algebra.union(self._branches(key))
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if key.is_begun:
             return self._member(key.state, key.extras)
-        begun = self._between(key._replace(is_begun=True), nullable=False)
+        begun = self._between(key._replace(is_begun=True))
         return self._algebra.concat(self._layout.comma, begun)
 
+    def _stuck(self, key: _Behind) -> Expr:
+        """Anything, of which nothing is known: it never ends."""
+        algebra = self._algebra
+        return algebra.concat(algebra.byte_set(ALL_BYTES), self._behind(key._replace(written=b"")))
+
     def least(self, key: Hashable) -> Expr:
+        assert not self._remembers, "what notes has ways"
         algebra = self._algebra
         algebra.budget.at = self._at
-        if isinstance(key, _Behind):
-            step, after = self._shortest(key.steps)
-            value = self._layout.value(step.choice.operand)
-            return algebra.sequence([self._layout.colon, value, self._planned(after, key.extras)])
         if isinstance(key, _Among):
-            live = self._tree.within(key.branch) & self._order.live_slots(key.state)
-            slot = (live & -live).bit_length() - 1
-            return algebra.concat(
-                algebra.literal(self._tree.rest(key.branch, slot)), self._valued(key, slot)
-            )
+            slot = next(self._live_within(key))
+            rest = algebra.literal(self._tree.rest(key.branch, slot))
+            return algebra.concat(rest, self._valued(key, slot))
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
         if self._order.is_complete(key.state) and not key.is_begun:
             return algebra.epsilon
         step, after = self._order.finish(key.state) or next(self._order.steps(key.state))
         lead = algebra.epsilon if key.is_begun else self._layout.comma
+        name = self._layout.name(self._table.slots[step.part].name)
         value = self._layout.value(step.choice.operand)
-        name = self._name(step, key.extras or frozenset())
-        return algebra.sequence([lead, name, value, self._planned(after, key.extras)])
+        return algebra.sequence([lead, name, value, self._planned(after)])
+
+    def _planned(self, state: State) -> Expr:
+        """What follows on a way to complete the object without cells."""
+        if self._order.is_complete(state):
+            return self._algebra.epsilon
+        return self._between(_Between(self._order.as_planned(state), None, is_begun=False))
 
     # -- members -----------------------------------------------------------------------------
 
@@ -222,7 +256,7 @@ class _Members:
         slots, options = self._order.live_slots(state), []
         in_tree = slots & self._tree.within(self._tree.root)
         if in_tree.bit_count() > MANY_NAMES:
-            options.append(self._between(_Among(state, extras, self._tree.root), nullable=False))
+            options.append(self._among(_Among(state, extras, self._tree.root)))
             slots &= ~in_tree
         for slot in _indices(slots):
             name = self._layout.name(self._table.slots[slot].name)
@@ -261,17 +295,27 @@ class _Members:
                 whole = algebra.literal(self._tree.rest(key.branch, slots[0]))
                 yield algebra.concat(whole, self._valued(key, slots[0]))
             elif slots:
-                below = self._between(key._replace(branch=branch), nullable=False)
+                below = self._among(key._replace(branch=branch))
                 yield algebra.concat(algebra.literal(text), below)
 
+    def _live_within(self, key: _Among) -> Iterator[int]:
+        """The slots of a branch that may come next; first that of a short way, if it is there."""
+        live = self._tree.within(key.branch) & self._order.live_slots(key.state)
+        best = self._order.finish(key.state)
+        if best is not None and not best[0].of_cell and live >> best[0].part & 1:
+            yield best[0].part
+            live ^= 1 << best[0].part
+        yield from _indices(live)
+
     def _behind(self, key: _Behind) -> Expr:
-        return self._algebra.noting_ref(self, key, is_open=True, pending=key.is_pending)
+        return self._algebra.noting_ref(self, key, is_open=True, pending=not key.is_passable)
 
     def _after_name(self, key: _Behind) -> Expr:
         """The colon, the value, and what may follow."""
         algebra, extras = self._algebra, key.extras
-        if extras is not None:  # nothing is noted of a name that begins within a token
-            extras = extras | {json.loads(key.written)} if key.written else None
+        if extras is not None:
+            assert key.written, "a name has a text"
+            extras = extras | {json.loads(key.written)}
         return algebra.concat(
             self._layout.colon,
             algebra.union(
@@ -279,16 +323,6 @@ class _Members:
                 for step, after in key.steps
             ),
         )
-
-    def _name(self, step: Step, extras: frozenset[str]) -> Expr:
-        """A member's name and its colon."""
-        layout = self._layout
-        if not step.of_cell:
-            return layout.name(self._table.slots[step.part].name)
-        names = layout.names(self._table.cells[step.part].names)
-        if extras:
-            names = layout.other_names(names, extras)
-        return layout.algebra.concat(names, layout.colon)
 
     # -- what is remembered (see `expr.NotingRules`) -----------------------------------------
 
@@ -301,38 +335,72 @@ class _Members:
         if isinstance(key, _Behind):
             return self._behind(key._replace(extras=None, written=None))
         if isinstance(key, _Among):
-            return self._between(key._replace(extras=None), nullable=False)
+            return self._among(key._replace(extras=None))
         assert isinstance(key, _Between), "a key is a place between members, or behind a name"
-        nullable = not key.is_begun or key.state.is_first
-        return self._between(
-            key._replace(extras=None), nullable=nullable and self._order.is_complete(key.state)
-        )
+        return self._between(key if key.state.is_first else key._replace(extras=None))
 
     def begins(self, key: Hashable) -> bool:
         return isinstance(key, _Between) and key.extras is not None and key.is_begun
 
-    def slack(self, key: Hashable) -> int:
-        if isinstance(key, _Among):
-            return 0  # behind the name it is counted
+    def read(self, text: bytes) -> Hashable:
+        name: str = json.loads(text)
+        return name
+
+    def other_than(self, parts: Expr, texts: tuple[bytes, ...]) -> Expr:
+        return self._layout.other_names(parts, frozenset(map(json.loads, texts)))
+
+    def unwritten(self, key: Hashable) -> Hashable:
+        if isinstance(key, _Behind) and key.written is not None:
+            return key._replace(written=b"")
+        return key
+
+    def ways(self, key: Hashable) -> Iterator[Way]:
+        algebra = self._algebra
+        algebra.budget.at = self._at
         if isinstance(key, _Behind):
-            _, state = self._shortest(key.steps)
-            needed = int(key.is_pending) + self._num_needed(state)
-        else:
-            assert isinstance(key, _Between), "a key is a place between members, or behind a name"
-            needed = self._num_needed(key.state)
-            if key.is_planned:
-                needed = 0
-            elif key.extras is not None:
-                needed -= needed > 0  # the first is other than all that were written
-            elif key.is_begun and not key.state.is_first:
-                needed += 1  # a name must follow, other than some that are not known
-        is_exact = key.extras is not None
-        return needed * (SLACK if is_exact else 2 * SLACK)
+            for step, after in sorted(key.steps, key=lambda step: self._order.missing(step[1])):
+                yield self._way(algebra.epsilon, step, after, key.extras)
+            return
+        if isinstance(key, _Among):
+            for slot in self._live_within(key):
+                rest = algebra.literal(self._tree.rest(key.branch, slot))
+                for step, after in self._order.slot_steps(key.state, slot):
+                    yield self._way(rest, step, after, key.extras)
+            return
+        assert isinstance(key, _Between), "a key is a place between members, or behind a name"
+        best = self._order.finish(key.state)
+        if best is None and not key.is_begun:
+            yield Way(algebra.epsilon, (), key.extras)
+            return
+        for step, after in [best] if best else self._order.steps(key.state):
+            members = [step, *self._order.way_out(after)]
+            yield Way(algebra.epsilon, self._parts(members, is_begun=key.is_begun), key.extras)
 
-    def _shortest(self, steps: tuple[tuple[Step, State], ...]) -> tuple[Step, State]:
-        """The step after which the fewest members must follow."""
-        return min(steps, key=lambda step: self._order.missing(step[1]))
+    def _way(self, lead: Expr, step: Step, after: State, extras: Extras) -> Way:
+        """The way whose first member's name ends with `lead`."""
+        value = self._layout.value(step.choice.operand)
+        lead = self._algebra.sequence([lead, self._layout.colon, value])
+        return Way(lead, self._parts(self._order.way_out(after)), extras)
 
-    def _num_needed(self, state: State) -> int:
-        """The members of cells that are still needed."""
-        return self._order.missing(state)[1] if self._remembers else 0
+    def _parts(self, members: list[Step], *, is_begun: bool = False) -> tuple[Part, ...]:
+        """Members, one after another."""
+        self._algebra.budget.spend(len(members) // SLOTS_PER_STEP)
+        is_first = [is_begun, *[False] * len(members)]
+        return tuple(map(self._part, members, is_first))
+
+    def _part(self, member: Step, is_first: bool) -> Part:
+        """A member, behind its comma unless it `is_first`."""
+        key = (member.of_cell, member.part, member.choice.operand, is_first)
+        if key not in self._made:
+            algebra, layout = self._algebra, self._layout
+            algebra.budget.spend()
+            lead = algebra.epsilon if is_first else layout.comma
+            value = layout.value(member.choice.operand)
+            if member.of_cell:
+                names = layout.names(self._table.cells[member.part].names)
+                self._made[key] = Part(lead, names, algebra.concat(layout.colon, value))
+            else:
+                name = layout.name(self._table.slots[member.part].name)
+                whole = algebra.sequence([lead, name, value])
+                self._made[key] = Part(whole, None, algebra.epsilon)
+        return self._made[key]

@@ -11,10 +11,11 @@ import random
 from collections import Counter
 
 from grammars.algebra import Algebra
-from grammars.completion import UNREACHABLE, Completions, Spelling
+from grammars.completion import Completions
 from grammars.derive import arms, step
 from grammars.errors import CompileBudgetError
 from grammars.expr import ALL_BYTES, Expr
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.vocabulary import Vocabulary
 
 EXTRA_BYTES = (0, 6, 16, 32, 64)
@@ -65,19 +66,10 @@ class ByteCompletions(Completions):
     def ending(self, here: Expr) -> bytes | None:
         """The shortest way from here to the end of a text that is known; None when there is none.
 
-        Looked for anew after each byte where the way may have to become another (see `noting`).
+        One that is written as it is, whatever may not be repeated (see `noting`).
         """
-        text = bytearray()
-        while not here.nullable:
-            spelled = self.spelling(here)
-            if spelled.cost >= UNREACHABLE or spelled.rest is None:
-                return None
-            if spelled.is_sure:
-                return bytes(text) + _written(spelled)
-            self.algebra.budget.spend()
-            text.append(spelled.byte)
-            here = step(self.algebra, here, spelled.byte)
-        return bytes(text)
+        found = self.settled(here)
+        return _written(found) if found.cost < UNREACHABLE and found.is_sure else None
 
 
 def _written(spelling: Spelling) -> bytes:
@@ -123,7 +115,7 @@ class _Walks:
         options = [
             (mask, rest)
             for mask, rest in arms(self._algebra, here)
-            if self._completions.is_alive(rest)
+            if rest.is_open or self._completions.is_alive(rest)
         ]
         if not options:
             return None

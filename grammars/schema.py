@@ -11,7 +11,7 @@ It must not know of keywords (that is `schema_reader`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,13 +22,13 @@ from grammars.assertions import FormatRules
 from grammars.budget import Budget, Limits, at_pointer
 from grammars.charset import Encoder, ascii_json_text, json_text, utf8
 from grammars.contradiction import core, told
-from grammars.derive import has_string
 from grammars.equal_texts import EqualTexts
 from grammars.errors import CompileBudgetError, EmptyLanguageError, GrammarError
-from grammars.expr import Expr
-from grammars.json_values import JsonValue, Number, is_text, number_spellings
+from grammars.expr import Expr, Repeat
+from grammars.json_values import JsonValue, Number, number_spellings
 from grammars.number_lowering import lower_number
 from grammars.object_lowering import ObjectForm
+from grammars.scalar_form import ScalarForm
 from grammars.schema_reader import SchemaReader, SelfReferenceError
 from grammars.shapes import (
     ANYTHING,
@@ -201,9 +201,14 @@ class _SchemaLowering:
         return self._values.ref(operand)
 
     def bracketed(self, opening: bytes, inside: Expr, closing: bytes) -> Expr:
-        """What stands between brackets."""
-        algebra = self.algebra
-        parts = [algebra.literal(opening), self._gap, inside, self._gap, algebra.literal(closing)]
+        """What stands between brackets; where that is nothing, one gap does."""
+        algebra, gap = self.algebra, self._gap
+        if isinstance(inside, Repeat) and (inside.low, inside.high) == (0, 1):
+            inside = algebra.optional(algebra.concat(inside.body, gap))
+        elif inside is not algebra.epsilon:
+            assert not inside.nullable, "what may be empty is optional"
+            inside = algebra.concat(inside, gap)
+        parts = [algebra.literal(opening), gap, inside, algebra.literal(closing)]
         return algebra.sequence(parts)
 
     def name(self, name: str) -> Expr:
@@ -243,11 +248,11 @@ class _SchemaLowering:
         forms: list[Form] = []
         for shape in self.shapes(operand):
             if isinstance(shape, ArrayShape):
-                forms.append(ArrayForm(shape, self, self._survey.weigh, place_of(operand)))
+                forms.append(ArrayForm(shape, self, self._survey, place_of(operand)))
             elif isinstance(shape, ObjectShape):
-                forms.append(ObjectForm(shape, self, self._survey.weigh, place_of(operand)))
+                forms.append(ObjectForm(shape, self, self._survey, place_of(operand)))
             else:
-                forms.append(_ScalarForm(self, shape))
+                forms.append(ScalarForm(shape, self))
         return forms
 
     def scalar(self, shape: Shape) -> Expr:
@@ -315,33 +320,6 @@ class _SchemaLowering:
             return False
 
 
-class _ScalarForm:
-    """Values without parts."""
-
-    def __init__(self, lowering: _SchemaLowering, shape: Shape) -> None:
-        self._lowering = lowering
-        self._shape = shape
-        self._size = _size(shape)
-        if isinstance(shape, NumberShape | StringShape) and shape not in _SURE:
-            lowered = lowering.scalar(shape)
-            if not has_string(lowering.algebra, lowered):
-                self._size = float("inf")
-        elif isinstance(shape, GivenShape) and not any(map(_is_writable, shape.values)):
-            self._size = float("inf")
-
-    def children(self) -> Iterator[Operand]:
-        return iter(())
-
-    def blame(self) -> Iterator[Operand]:
-        return iter(())
-
-    def weight(self) -> float:
-        return self._size
-
-    def lower(self) -> Expr:
-        return self._lowering.scalar(self._shape)
-
-
 class _Values:
     """The texts of operands, each made when a text comes to it."""
 
@@ -375,22 +353,6 @@ class _Values:
 def _operand(key: Hashable) -> Operand:
     assert isinstance(key, tuple), "a key is an operand"
     return key
-
-
-_SURE = (NumberShape(), NumberShape(integer=True), StringShape())
-
-
-def _size(shape: Shape) -> float:
-    """About the bytes of the shortest value."""
-    if isinstance(shape, StringShape):
-        return 2 + shape.min_length
-    if isinstance(shape, GivenShape):
-        return min(len(str(value)) for value in shape.values)
-    return 4 if isinstance(shape, NullShape | BooleanShape) else 1
-
-
-def _is_writable(value: str | Number) -> bool:
-    return not isinstance(value, str) or is_text(value)
 
 
 def _texts(shape: Shape) -> tuple[str, ...]:

@@ -279,6 +279,7 @@ class SchemaReader:
                 yield self._asked_of(both(left, right))
         if "not" in schema:
             yield self._asked_of(self._parts.operand(spot, schema["not"], f"{at}/not"))
+        self._check_unused(spot)
         if "if" in schema:
             yield from self._unconditional(spot)
         for name, operand in self._parts.dependent(spot):
@@ -350,6 +351,7 @@ class SchemaReader:
     def _conditional(self, spot: Spot, track: Track) -> Iterator[Shapes]:
         """`if` with `then` and `else`."""
         schema, at = spot.schema, spot.place
+        self._check_unused(spot)
         if "if" not in schema or not (track or "then" in schema or "else" in schema):
             return
         condition = self._parts.operand(spot, schema["if"], f"{at}/if")
@@ -362,6 +364,17 @@ class SchemaReader:
             otherwise = self._parts.operand(spot, schema["else"], f"{at}/else")
             fails = self._meet(fails, self._asked_of(otherwise, track))
         yield united([holds, fails])
+
+    def _check_unused(self, spot: Spot) -> None:
+        """Reads an `if` without `then` and `else`, and those without it: they ask for nothing, but
+        raises GrammarError where they are malformed.
+        """
+        schema = spot.schema
+        is_used = "if" in schema and ("then" in schema or "else" in schema)
+        for keyword in () if is_used else ("if", "then", "else"):
+            if keyword in schema:
+                operand = self._parts.operand(spot, schema[keyword], f"{spot.place}/{keyword}")
+                self._asked_of(operand)
 
     def _unconditional(self, spot: Spot) -> Iterator[Shapes]:
         """What refutes `if` with `then` and `else`."""

@@ -1,6 +1,7 @@
 """States and their transitions as arrays. Owns the ids of states and the table of their successors.
 
-A state is an expression; id 0 is the dead one. A row of the table, the successor for each of 256
+A state is an expression; id 0 is the dead one. What a state without its notes does not tell (see
+`noting`) is walked on, but named in `unsure`. A row of the table, the successor for each of 256
 bytes, is filled when a walk first needs it. Ids live no longer than a walk: whoever needs a state
 for longer keeps its expression.
 It must not know what tokens are allowed.
@@ -17,6 +18,7 @@ from grammars.budget import Budget
 from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
+from grammars.noting import is_decided_by_notes
 
 DEAD = 0
 
@@ -42,6 +44,8 @@ class StateTable:
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
         self._ids: dict[Expr, int] = {}
+        self.unsure: set[int] = set()
+        """The states of which only what was written decides whether they are alive."""
         self._budgets: dict[Budget, None] = {}
 
     @property
@@ -72,7 +76,11 @@ class StateTable:
         """The id of a state; DEAD when it has no string."""
         found = self._ids.get(node)
         if found is None:
-            found = len(self.nodes) if self.completions.is_alive(node) else DEAD
+            is_alive = self.completions.is_alive(node)
+            is_unsure = not is_alive and is_decided_by_notes(node)
+            found = len(self.nodes) if is_alive or is_unsure else DEAD
+            if is_unsure:
+                self.unsure.add(found)
             self._ids[node] = found
             if found != DEAD:
                 self.nodes.append(node)

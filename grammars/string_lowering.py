@@ -35,6 +35,7 @@ class Strings:
         self._any = algebra.repeat(self._char, 0, None)
         self._quote = algebra.literal(b'"')
         self._lowered: dict[StringShape, Expr] = {}
+        self._spelled: dict[str, Expr] = {}
         self._plain = Algebra(budget=algebra.budget)
         self._searched: dict[Pattern | Format, Expr] = {}
 
@@ -83,18 +84,21 @@ class Strings:
         """Any of the given strings, in every way that the encoding has: each character by itself
         may be escaped or not.
         """
-        algebra, encode = self._algebra, self._encode
+        algebra = self._algebra
         plain = [text for text in texts if _ONE_SPELLING.fullmatch(text)]
         others = [text for text in texts if is_text(text) and not _ONE_SPELLING.fullmatch(text)]
         return algebra.union(
             [
                 algebra.words(text.encode() for text in plain),
-                *(
-                    algebra.sequence([encode(algebra, ((ord(c), ord(c)),)) for c in text])
-                    for text in others
-                ),
+                *(algebra.sequence([self._of_char(char) for char in text]) for text in others),
             ]
         )
+
+    def _of_char(self, char: str) -> Expr:
+        """One character, in every way that the encoding has."""
+        if char not in self._spelled:
+            self._spelled[char] = self._encode(self._algebra, ((ord(char), ord(char)),))
+        return self._spelled[char]
 
     def holds(self, text: str, shape: StringShape) -> bool:
         """Whether a given string has `shape`."""

@@ -14,12 +14,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Protocol
 
 from grammars.budget import Budget, at_pointer
 from grammars.expr import Expr
 from grammars.shapes import NOTHING, Operand, place_of
+
+MAX_DEPTH = 8
+"""Parts of parts whose values are listed."""
+
+FewValues = frozenset[Hashable] | None
+"""Values, as they are compared (see `json_values.value_key`); None where they are many."""
 
 
 class Form(Protocol):
@@ -37,6 +43,10 @@ class Form(Protocol):
         """The parts that it cannot do without."""
         ...
 
+    def few_values(self) -> FewValues:
+        """All that it may come to, where they are few; None for many, or where it is not seen."""
+        ...
+
     def lower(self) -> Expr:
         """The texts of all of them."""
         ...
@@ -52,10 +62,29 @@ class Survey:
         self._weights: dict[Operand, float] = {}
         self._users: dict[Operand, list[Operand]] = {}
         self._final: dict[Operand, list[tuple[Form, float]]] = {}
+        self._few: dict[Operand, FewValues] = {}
+        self._depth = 0
 
     def weigh(self, operand: Operand) -> float:
         """The size of the smallest value, infinite where none is known."""
         return self._weights.get(operand, math.inf)
+
+    def few_values(self, operand: Operand) -> FewValues:
+        """The values that an operand has, and perhaps others, where they are few; None for many,
+        and where that is not seen. Asked for when all that it is made of was reached.
+        """
+        if operand not in self._few:
+            self._budget.spend()
+            if self._depth == MAX_DEPTH:
+                return None
+            self._few[operand] = None  # in a recursion
+            self._depth += 1
+            found = [form.few_values() for form in self._forms[operand]]
+            self._depth -= 1
+            known = [values for values in found if values is not None]
+            if len(known) == len(found):
+                self._few[operand] = frozenset().union(*known)
+        return self._few[operand]
 
     def forms(self, operand: Operand) -> list[Form]:
         """The alternatives of an operand that have a value."""

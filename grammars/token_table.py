@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.completion import UNREACHABLE
 from grammars.errors import CompileBudgetError
 from grammars.expr import Expr
 from grammars.grammar import Grammar
 from grammars.language import Language
+from grammars.spelling import UNREACHABLE
 from grammars.trie import Int32
 from grammars.vocabulary import Vocabulary
 

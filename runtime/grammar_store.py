@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from grammars import Compiler, Constraint, Grammar, GrammarError, Matcher, Vocabulary
 from grammars.content import num_bytes
 from sgdsl.errors import UsageError
-from sgdsl.graph import shorten
+from sgdsl.nodes import asked
 
 MAX_REFUSED = 1024
 MAX_REFUSED_BYTES = 16 << 20
@@ -86,8 +86,8 @@ class GrammarStore:
         grammar = found or self.get(constraint)
         if grammar.min_tokens > max_tokens:
             raise UsageError(
-                f"max_tokens allows {max_tokens} tokens here, but the shortest output of "
-                f"{shorten(repr(constraint), 200)} takes {grammar.min_tokens}; raise max_tokens or "
+                f"max_tokens allows {max_tokens} tokens here, but the shortest known output of "
+                f"{asked(constraint)} takes {grammar.min_tokens}; raise max_tokens or "
                 "allow less"
             )
         return Matcher(grammar, max_tokens=max_tokens + num_taken, prefix=prefix)

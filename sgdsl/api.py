@@ -19,6 +19,7 @@ from sgdsl.errors import UsageError
 from sgdsl.expressions import Expr, Hole, Part, parts_of
 from sgdsl.graph import Gen, RoleBegin, RoleEnd, Select
 from sgdsl.reasoning import Tags, tags_of
+from sgdsl.remembered import remembered
 
 REGEX_INT = r"[-+]?[0-9]+[ \n]*"
 REGEX_FLOAT = r"[-+]?[0-9]*\.?[0-9]+[ \n]*"
@@ -26,6 +27,7 @@ REGEX_BOOL = r"(True|False)"
 REGEX_STR = r"\"[\w\d\s]*\""
 
 
+@remembered
 def gen(  # noqa: PLR0917 - the positional order is part of the contract
     name: str | None = None,
     max_tokens: int | None = None,

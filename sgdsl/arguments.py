@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn, TypedDict
 
 from grammars import GrammarError
@@ -59,6 +60,12 @@ def refuse(where: str, name: str, value: object, allowed: str) -> NoReturn:
     if isinstance(value, Hole):
         value.needed(f"the value of {name}")
     raise UsageError(f"{where}: {name}={value!r} is not allowed; {name} is {allowed}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Behind a refusal of `name`: the known name that looks most like it, if any does."""
+    found = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def refuse_surrogates(where: str, name: str, texts: Iterable[str]) -> None:

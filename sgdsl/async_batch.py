@@ -29,7 +29,7 @@ class AsyncBatch(Generic[Row]):
 
     def __init__(
         self,
-        rows: Iterator[Row],
+        rows: Iterator[tuple[int, Row]],
         start: Callable[[int, Row], Execution],
         *,
         limits: Limits,
@@ -81,7 +81,7 @@ class AsyncBatch(Generic[Row]):
         """
         if self._limits.sized and not self._exhausted:
             error = self._ending or CancelledError("its batch ended")
-            for index, row in enumerate(self._rows, self._num_taken):
+            for index, row in self._rows:
                 reason = type(error)(f"{error}; this row had not been started by then")
                 self._finished[index] = Ended.never_started(self._start(index, row), reason)
             self._exhausted = True
@@ -131,7 +131,7 @@ class AsyncBatch(Generic[Row]):
     def _fill(self) -> None:
         while not self._exhausted and self._ending is None and self._has_room():
             try:
-                row = next(self._rows)
+                index, row = next(self._rows)
             except StopIteration:
                 self._exhausted = True
                 return
@@ -139,7 +139,7 @@ class AsyncBatch(Generic[Row]):
                 self._exhausted = True
                 self._input_error = error
                 return
-            index, self._num_taken = self._num_taken, self._num_taken + 1
+            self._num_taken += 1
             execution = self._start(index, row)
             self._flights[index] = execution, asyncio.create_task(self._row(index, execution))
 

@@ -7,6 +7,7 @@ for each other. Knows nothing of arguments or batches.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -109,6 +110,12 @@ class AsyncExecution(Execution):
         caller.set(self._caller)
         try:
             value = await self._call_async(self.async_state)
+            if inspect.iscoroutine(value):
+                value.close()
+                raise UsageError(
+                    f"the body returned {value.__qualname__}(...) as it is, and nobody has awaited "
+                    "it; write `return await ...`"
+                )
             await RunReader.submit(self._recorder, self.run)
         except BaseException as error:
             self._recorder.abandon(error, body_source(error.__traceback__, self._code))

@@ -43,11 +43,13 @@ may be stuck itself: that is not waited for.
 
 
 class Batch(Generic[Row]):
-    """Runs `start(index, row)` for all rows. Used once, by one thread."""
+    """Runs `start(index, row)` for all rows, which come with their indices; results that are taken
+    one by one need these in their order. Used once, by one thread.
+    """
 
     def __init__(
         self,
-        rows: Iterator[Row],
+        rows: Iterator[tuple[int, Row]],
         start: Callable[[int, Row], Execution],
         *,
         limits: Limits,
@@ -92,12 +94,14 @@ class Batch(Generic[Row]):
         if self._expired is not None:
             rows = self._stop_all()
             if self._on_error == "raise":
-                self._failure = self._num_taken, self._expired  # all that were started are fine
+                ends = [each.run.outcome for each in rows]
+                first = next(i for i, end in enumerate(ends) if end is None or end.error)
+                self._failure = first, self._expired
                 self._raise_failure(rows)
             return [row.state for row in rows]
         if self._input_error is not None:
             raise self._input_error
-        return [self._finished[index].state for index in range(self._num_taken)]
+        return [self._finished[index].state for index in sorted(self._finished)]
 
     def in_order(self) -> Generator[State]:
         """The states in the order of the rows, each as soon as it and those before are finished."""
@@ -147,7 +151,7 @@ class Batch(Generic[Row]):
             self._await_starting()
             late, self._finished = self._finished, {}
         yield from sorted(late.items())
-        yield from enumerate(never, self._num_taken)
+        yield from never
         if not self._limits.sized:
             raise type(self._expired)(f"{self._expired}; the rest of its rows was not read")
 
@@ -254,22 +258,23 @@ class Batch(Generic[Row]):
     def _stop_all(self) -> list[Ended]:
         """Stop; all rows, those never started included."""
         self._stop()
-        never = list(self._never_started())
+        never = dict(self._never_started())
         with self._lock:
             self._await_starting()
-            return [*(self._finished[index] for index in sorted(self._finished)), *never]
+            ended = {**self._finished, **never}
+            return [ended[index] for index in sorted(ended)]
 
     def _await_starting(self) -> None:
         """Until rows that are being started have ended; not for ever. Under the lock."""
         self._awaited = lambda: not self._num_starting and not self._flights
         self._news.wait_for(self._awaited, GRACE_S if self._limits.sized else UNWIND_S)
 
-    def _never_started(self) -> Iterator[Ended]:
+    def _never_started(self) -> Iterator[tuple[int, Ended]]:
         if not self._input.acquire(timeout=GRACE_S):
             return
         try:
-            for index, row in enumerate(self._rows, self._num_taken):
-                yield self._cancelled(self._start(index, row))
+            for index, row in self._rows:
+                yield index, self._cancelled(self._start(index, row))
         finally:
             self._input.release()
 
@@ -339,8 +344,7 @@ class Batch(Generic[Row]):
         try:
             with self._input:
                 if not self._stopped.is_set():
-                    row = next(self._rows)
-                    index = self._num_taken
+                    index, row = next(self._rows)
                     self._num_taken += 1
                     flight = Flight(index, self._start(index, row), worker)
         except StopIteration:

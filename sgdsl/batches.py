@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from sgdsl.arguments import RunArguments, refuse, timeout_from
+from sgdsl.arguments import RunArguments, did_you_mean, refuse, timeout_from
 from sgdsl.async_batch import AsyncBatch
 from sgdsl.backends.base import Backend
 from sgdsl.batch import Batch
 from sgdsl.context import backend_for, sampling_for, seed_for
 from sgdsl.conversation import Starts, starts_of
+from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
 from sgdsl.flights import AUTO_THREADS, Limits, OnError
 from sgdsl.graph import Sampling
 from sgdsl.loop_batch import LoopBatch, ThreadBatch
 from sgdsl.parameters import BatchRow
 from sgdsl.progress import Progress
+from sgdsl.row_order import row_order
 from sgdsl.seeds import derive_seed
 from sgdsl.state import ProgramState
 
@@ -40,6 +42,18 @@ class BatchArguments(RunArguments, total=False):
     timeout_s: float | None
     row_timeout_s: float | None
     messages: Sequence[Any] | None
+
+
+_NAMES = frozenset(BatchArguments.__annotations__)
+
+
+def _refuse_unknown(where: str, given: Mapping[str, Any]) -> None:
+    if unknown := sorted(given.keys() - _NAMES):
+        hint = did_you_mean(unknown[0], _NAMES)
+        raise UsageError(
+            f"{where}: no arguments {unknown}; there are {sorted(_NAMES)}{hint}; those of the "
+            "program stand in the rows, or are given with bind(...)"
+        )
 
 
 class Waiting(Protocol):
@@ -73,13 +87,21 @@ class StartRow(Protocol):
 
 class Plan:
     """The checked arguments of a batch; raises `UsageError` for those that cannot work. `lazy`: the
-    rows are read only as far as they are needed.
+    rows are read only as far as they are needed. Others start in an order in which equal arguments
+    follow each other; `parameters` are the names of positional ones.
     """
 
     def __init__(
-        self, where: str, batch: Iterable[BatchRow], given: Mapping[str, Any], *, lazy: bool
+        self,
+        where: str,
+        batch: Iterable[BatchRow],
+        given: Mapping[str, Any],
+        *,
+        lazy: bool,
+        parameters: Sequence[str],
     ) -> None:
         options = dict(given)
+        _refuse_unknown(where, options)
         self._backend = backend_for(options.pop("backend", None))
         threads = options.pop("num_threads", "auto")
         self._progress_bar = bool(options.pop("progress_bar", False))
@@ -98,6 +120,8 @@ class Plan:
         if isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
             refuse(where, "batch", batch, "an iterable of rows, each a dict or a tuple")
         self.rows = batch if lazy else list(batch)
+        self._parameters = parameters
+        self._lazy = lazy
         self._starts = starts_of(where, options.pop("messages", None), self.rows)
         said = {name: value for name, value in options.items() if value is not None}
         self._sampling = sampling_for(where, said)
@@ -120,7 +144,7 @@ class Plan:
 
     def _on_threads(self, start: StartRow) -> Batch[BatchRow]:
         return Batch(
-            iter(self.rows),
+            self._numbered(),
             self._start(start),
             limits=self._limits,
             on_error=self._on_error,
@@ -129,7 +153,7 @@ class Plan:
 
     def _on_loop(self, start: StartRow) -> AsyncBatch[BatchRow]:
         return AsyncBatch(
-            iter(self.rows),
+            self._numbered(),
             self._start(start),
             limits=self._limits,
             on_error=self._on_error,
@@ -149,6 +173,13 @@ class Plan:
             return start(index, row, seed=own_seed, **about)
 
         return start_row
+
+    def _numbered(self) -> Iterator[tuple[int, BatchRow]]:
+        """The rows with their indices, in the order in which they start."""
+        if self._lazy or not isinstance(self.rows, Sequence):
+            return enumerate(self.rows)
+        rows = self.rows
+        return ((index, rows[index]) for index in row_order(rows, self._parameters))
 
     def _progress(self) -> Progress:
         total = len(self.rows) if isinstance(self.rows, Sequence) else None

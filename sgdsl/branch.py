@@ -117,23 +117,22 @@ class Branch:
 
     def __init__(self, branch_id: int, parent: Branch | None = None) -> None:
         self.id = branch_id
-        self.pieces: list[Piece] = list(parent.pieces) if parent else []
-        self.variables: dict[str, Any] = dict(parent.variables) if parent else {}
-        self.texts: dict[str, str] = dict(parent.texts) if parent else {}
+        self.pieces: list[Piece] = []
+        self.variables: dict[str, Any] = {}
+        self.texts: dict[str, str] = {}
         self.shown: dict[str, str] = {}
         """How variables of several outputs stand in a list; their text is that of the first."""
-        self.metas: dict[str, dict[str, Any]] = dict(parent.metas) if parent else {}
-        self.messages: list[dict[str, str]] = list(parent.messages) if parent else []
-        self.role: str | None = parent.role if parent else None
-        self.role_start: int = parent.role_start if parent else 0
-        self.around: Around | None = parent.around if parent else None
-        self.begun: bool = parent.begun if parent else False  # the role has content
+        self.metas: dict[str, dict[str, Any]] = {}
+        self.messages: list[dict[str, str]] = []
+        self.role: str | None = None
+        self.role_start = 0
+        self.around: Around | None = None
+        self.begun = False  # the role has content
         self.held = ""  # white space that its template takes away if the message ends there
         self.scopes: list[tuple[str, int]] = []
-        self.forked_at = len(self.pieces)
-        self.forked_at_message = len(self.messages)
-        self.inherited = frozenset(self.variables)
-        self.unnamed: list[Any] = list(parent.unnamed) if parent else []
+        self.forked_at = self.forked_at_message = 0
+        self.inherited: AbstractSet[str] = _NO_NAMES
+        self.unnamed: list[Any] = []
         self.trail: list[Step] = []
         self.queue: deque[Node] = deque()
         self.active: Node | None = None
@@ -144,10 +143,26 @@ class Branch:
         self.next_attempt = 0  # of the gen that a rewind has put back
         self.rewinds: tuple[int, ...] = ()
         """For every rewind, how many pieces it has left."""
-        self.parent_id = parent.id if parent else None
+        self.parent_id: int | None = None
         self.error: ProgramError | None = None
         self.kept: AbstractSet[str] = _NO_NAMES
         """Of a branch that has failed: the variables that it had by then."""
+        if parent is not None:
+            self._copy(parent)
+
+    def _copy(self, parent: Branch) -> None:
+        """Begin as the parent stands."""
+        self.parent_id = parent.id
+        self.pieces = list(parent.pieces)
+        self.variables = dict(parent.variables)
+        self.texts = dict(parent.texts)
+        self.metas = dict(parent.metas)
+        self.messages = list(parent.messages)
+        self.unnamed = list(parent.unnamed)
+        self.role, self.role_start = parent.role, parent.role_start
+        self.around, self.begun = parent.around, parent.begun
+        self.forked_at, self.forked_at_message = len(self.pieces), len(self.messages)
+        self.inherited = frozenset(self.variables)
 
     @property
     def drained(self) -> bool:

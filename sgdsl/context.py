@@ -41,7 +41,7 @@ caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 def set_default_backend(backend: Backend | None) -> None:
     """Run on `backend` whatever names no other; None takes the default away."""
     global _default_backend  # noqa: PLW0603 - the one global; a caller's backend goes before it
-    if backend is not None and not hasattr(backend, "submit"):
+    if backend is not None and not _is_backend(backend):
         raise UsageError(
             f"set_default_backend({backend!r}): a backend has a method `submit`; "
             "pass a Runtime(...) or another backend of sgdsl"
@@ -56,7 +56,7 @@ def get_default_backend() -> Backend | None:
 def backend_for(given: Backend | None) -> Backend:
     """`given`, else the caller's, else the default. Raises `UsageError` when there is none."""
     if given is not None:
-        if not hasattr(given, "submit"):
+        if not _is_backend(given):
             raise UsageError(
                 f"backend={given!r} is not allowed; it is a Runtime(...) or another backend, "
                 "which has a method `submit`"
@@ -75,15 +75,21 @@ def backend_for(given: Backend | None) -> Backend:
     return _default_backend
 
 
+def _is_backend(given: object) -> bool:
+    return hasattr(given, "submit") and not isinstance(given, type)
+
+
 def sampling_for(where: str, given: Mapping[str, Any]) -> Sampling:
     """What `given` (public argument names, None values absent) asks for, over the caller's."""
+    current = caller.get()
+    defaults = DEFAULT_SAMPLING if current is None else current.sampling
+    if not given:
+        return defaults
     unknown = given.keys() - RUN_ARGUMENTS
     if unknown:
         raise UsageError(
             f"{where}: no arguments {sorted(unknown)}; there are {sorted(RUN_ARGUMENTS)}"
         )
-    current = caller.get()
-    defaults = DEFAULT_SAMPLING if current is None else current.sampling
     asked = {name: value for name, value in given.items() if name != "seed"}
     return sampling_from(where, asked).over(defaults)
 

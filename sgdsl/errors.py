@@ -5,6 +5,8 @@ Owns the exception types. Knows nothing of graphs, backends or engines.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SgdslError(Exception):
     """Base of every error that sgdsl raises on purpose."""
@@ -12,6 +14,25 @@ class SgdslError(Exception):
 
 class UsageError(SgdslError, ValueError):
     """The caller's fault: says what was given, what is allowed and what to do."""
+
+
+def no_variable(
+    name: str | int, names: Sequence[str], num_unnamed: int, at: str = ""
+) -> UsageError:
+    """Of a read of what a branch does not have: `names`, and so many gens without a name."""
+    has = f"only {list(names)!r}" if names else "none"
+    start = f"variable {name!r} was read{at}, but this branch"
+    if isinstance(name, int):
+        return UsageError(
+            f"{start} has {num_unnamed} unnamed gens, which are read by position from 0 on, and "
+            f"{has} with a name"
+        )
+    if not names:
+        return UsageError(
+            f"{start} defines none; append what defines it first, as in s += gen({name!r}), and "
+            "join forks whose variables are to be read here"
+        )
+    return UsageError(f"{start} defines {has}; read one of these, or generate it first")
 
 
 class TraceError(UsageError):

@@ -15,8 +15,8 @@ from typing import Any, Literal, Protocol
 from sgdsl.draw import cut, left_out, strokes
 from sgdsl.errors import ProgramError
 from sgdsl.html import plain, span, tree_html, word_html
-from sgdsl.labels import asked, label
-from sgdsl.nodes import Collect, Gen, Node, Select, shorten
+from sgdsl.labels import label
+from sgdsl.nodes import Collect, Gen, Node, Select, asked, shorten
 from sgdsl.outcome import Outcome
 from sgdsl.outline import Item, lines, outline, title
 from sgdsl.pieces import Piece

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sgdsl.errors import TraceError, UsageError
 from sgdsl.graph import Node, Text
@@ -51,6 +51,16 @@ class Expr:
             f"{self!r} was used as a condition; an expression has no value: append it to the "
             "state, then read its variable"
         )
+
+    if not TYPE_CHECKING:  # else every attribute would be one to a type checker
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__") or name in Expr.__slots__:
+                raise AttributeError(name)  # protocols look; a copy in the making has no parts
+            raise AttributeError(
+                f"{self!r} has no .{name}: an expression is no value; append it with s += ..., "
+                'then read its variable, as in s["answer"]'
+            )
 
     def __repr__(self) -> str:
         return " + ".join(_show(part) for part in self.parts) or "''"

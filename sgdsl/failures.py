@@ -48,6 +48,8 @@ class Failures(Generic[B]):
 
     def end_run(self, *, closed: bool) -> ProgramError | None:
         """The first failure that the run has to end for. `closed`: no join will be written."""
+        if not self._waiting:
+            return None
         waiting, self._waiting = self._waiting, []
         for branch in waiting:
             if (error := self._decide(branch, closed=closed)) is not None:

@@ -56,6 +56,12 @@ class StateForks(Generic[S]):
         self._join = join
 
     def __getitem__(self, index: int) -> S:
+        given: object = index
+        if isinstance(given, str):
+            raise UsageError(
+                f"forks[{index!r}]: forks are counted from 0; read one fork's variable with "
+                f"forks[0][{index!r}], or after forks.join() the list of all with s[{index!r}]"
+            )
         return self._states[index]
 
     def __setitem__(self, index: int, state: S) -> None:

@@ -220,7 +220,7 @@ class Shape:
                     if node.branch in self._since_gen:
                         gen, since = self._since_gen[node.branch]
                         self._since_gen[node.branch] = (gen, (*since, name))
-        if isinstance(node, RoleBegin | RoleEnd):
+        if isinstance(node, (RoleBegin, RoleEnd)):
             self._with_roles.add(node.branch)
 
     def _role(self, branch: int) -> str | None:

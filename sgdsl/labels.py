@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from grammars import Constraint, Regex, TypeOf
-from sgdsl.nodes import Fork, Gen, Join, Node, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, shorten
+from sgdsl.nodes import Fork, Join, Node, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd
 
 
 def label(node: Node) -> tuple[str, str]:
     """The word, and the rest; ids of nodes and branches are left out."""
     match node:
-        case Gen(name=name, constraint=Constraint() as constraint, sampling=sampling):
-            return node.kind, f"{name or '_'} {asked(constraint)} {sampling}".rstrip()
         case RoleBegin(role=name) | ScopeBegin(name=name):
             return node.kind, name
         case RoleEnd(role=name) | ScopeEnd(name=name):
@@ -21,16 +18,3 @@ def label(node: Node) -> tuple[str, str]:
             return node.kind, mode
         case _:
             return node.kind, node.describe()
-
-
-def asked(constraint: Constraint) -> str:
-    """A constraint in few words."""
-    match constraint:
-        case TypeOf(tp=type() as tp):
-            return f"type={tp.__qualname__}"
-        case TypeOf(tp=tp):
-            return f"type={shorten(repr(tp))}"
-        case Regex(pattern=pattern):
-            return f"regex={shorten(pattern)!r}"
-        case _:
-            return shorten(repr(constraint))

@@ -72,6 +72,11 @@ __all__ = [
 ]
 
 
+_GOES_ON_FROM_TEXT = frozenset({Gen, Select, Fork})
+_WAITS = frozenset({Join, Collect})
+_WRITES = frozenset({Text, Ref, Assign, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Join})
+
+
 class Machine:
     """The branches of one run, and what each has to do next. `unread`: the typed values, in the
     order of their gens; who reads them parses them. `seed`: the run's.
@@ -102,7 +107,12 @@ class Machine:
 
     @property
     def finished(self) -> bool:
-        return self.closed and not self._early and all(b.drained for b in self.branches.values())
+        if not self.closed or self._early:
+            return False
+        for branch in self.branches.values():  # a loop, for speed: it is asked for after each step
+            if branch.queue or branch.active is not None:
+                return False
+        return True
 
     @property
     def truncated(self) -> bool:
@@ -162,43 +172,53 @@ class Machine:
         """
         branch = self.branches[branch_id]
         assert branch.active is None, "one node of a branch is active at a time"
-        appended: list[Piece] = []
-        moved = False
+        first, moved = len(branch.pieces), False
         while branch.queue:
             node = branch.queue[0]
-            if isinstance(node, Gen | Select | Fork):
-                appended += self._before(branch, node)
-                if appended:
+            kind = type(node)
+            if kind in _GOES_ON_FROM_TEXT:
+                self._before(branch, node)
+                if len(branch.pieces) > first:
                     moved = True
                     break
-            if isinstance(node, Join | Collect) and not self._ready(node):
-                return Append(tuple(appended)) if moved else Idle.JOINING
-            if isinstance(node, Check) and node.attempt and moved:
+            elif kind in _WAITS:
+                assert isinstance(node, Join | Collect), "these wait for their children"
+                if not self._ready(node):
+                    return Append(tuple(branch.pieces[first:])) if moved else Idle.JOINING
+            elif moved and isinstance(node, Check) and node.attempt:
                 break
             branch.begin(node)  # a fault below is this node's
             moved = True
-            match node:
-                case Gen():
-                    return self._begin(branch, node)
-                case Select():
-                    branch.mark = None
-                    return Choose(node)
-                case Fork(children=children):
-                    branch.active = branch.mark = None
-                    self._spawn(branch, children)
-                    return Spawn(children)
-                case Collect():
-                    return self._collect(branch, node)
-                case Check(attempt=attempt) if attempt:
-                    return self._rewind(branch)
-                case _:
-                    appended += self._write(branch, node)
-                    branch.active = None
+            if kind in _WRITES:
+                self._write(branch, node)
+                branch.active = None
+            elif (action := self._act(branch, node)) is not None:
+                return action
         if moved:
-            return Append(tuple(appended))
+            return Append(tuple(branch.pieces[first:]))
         held = branch.part is not None  # until its parent has gone on from it
         over = branch.joined or branch.error is not None or (self.closed and not held)
         return Idle.FINISHED if over else Idle.PAUSED
+
+    def _act(self, branch: Branch, node: Node) -> Action | None:
+        """Begin what is more than to write; None where there is nothing to do for a driver."""
+        match node:
+            case Gen():
+                return self._begin(branch, node)
+            case Select():
+                branch.mark = None
+                return Choose(node)
+            case Fork(children=children):
+                branch.active = branch.mark = None
+                self._spawn(branch, children)
+                return Spawn(children)
+            case Collect():
+                return self._collect(branch, node)
+            case Check(attempt=attempt):  # the program's side looks at the value
+                branch.active = None
+                return self._rewind(branch) if attempt else None
+            case _:
+                raise AssertionError(f"no meaning for node {node}")
 
     def stream(self, branch_id: int, text: str) -> None:
         """The running `gen` has written `text` so far."""
@@ -342,21 +362,18 @@ class Machine:
             child in self.branches and self.branches[child].drained for child in join.children
         )
 
-    def _before(self, branch: Branch, node: Node) -> list[Piece]:
-        """What a message needs before its model or its forks go on; returns these pieces."""
-        if not branch.held and (branch.around is None or branch.begun):
-            return []
-        start = len(branch.pieces)
-        settle(branch) if isinstance(node, Fork) else before_model(branch)
-        return branch.pieces[start:]
+    def _before(self, branch: Branch, node: Node) -> None:
+        """Write what a message needs before its model or its forks go on."""
+        if branch.held or (branch.around is not None and not branch.begun):
+            settle(branch) if isinstance(node, Fork) else before_model(branch)
 
-    def _write(self, branch: Branch, node: Node) -> list[Piece]:
-        """Carry out a node that needs no model; returns the pieces that it appended."""
-        start = len(branch.pieces)
-        if isinstance(node, Assign | Join):
-            branch.mark = None
-        elif branch.mark is not None and not isinstance(node, Check):
-            branch.mark.nodes.append(node)
+    def _write(self, branch: Branch, node: Node) -> None:
+        """Carry out a node that needs no model."""
+        if branch.mark is not None:
+            if isinstance(node, Assign | Join):
+                branch.mark = None
+            else:
+                branch.mark.nodes.append(node)
         match node:
             case Text(text=text):
                 write_text(branch, text)
@@ -377,11 +394,8 @@ class Machine:
                 branch.define(name, text, text=text, meta={})
             case Join():
                 self._join(branch, node)
-            case Check():
-                pass  # the program's side looks at the value, and says so if it does not pass
             case _:
                 raise AssertionError(f"no meaning for node {node}")
-        return branch.pieces[start:]
 
     def _join(self, parent: Branch, join: Join) -> None:
         children = [self.branches[child] for child in join.children]

@@ -7,9 +7,9 @@ nor of what carrying them out means.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_origin
 
-from grammars import Constraint
+from grammars import Constraint, Regex, TypeOf
 from sgdsl.reasoning import SUFFIX, Tags
 from sgdsl.sampling import Sampling
 from sgdsl.source import Source
@@ -43,6 +43,19 @@ def printable(text: str) -> str:
 def shorten(text: str, limit: int = 60) -> str:
     """`text` with its middle left out if it is longer than `limit` characters."""
     return text if len(text) <= limit else text[: limit - 12] + " ... " + text[-7:]
+
+
+def asked(constraint: Constraint) -> str:
+    """A constraint in few words."""
+    match constraint:
+        case TypeOf(tp=type() as tp) if get_origin(tp) is None:
+            return f"type={tp.__qualname__.rpartition('.')[2]}"
+        case TypeOf(tp=tp):
+            return f"type={shorten(repr(tp))}"
+        case Regex(pattern=pattern):
+            return f"regex={shorten(pattern)!r}"
+        case _:
+            return shorten(repr(constraint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +94,7 @@ class Gen(Node):
     kind: ClassVar[str] = "gen"
 
     def describe(self) -> str:
-        constraint = "" if self.constraint is None else f" {shorten(repr(self.constraint), 100)}"
+        constraint = "" if self.constraint is None else f" {asked(self.constraint)}"
         reasoning = "" if self.reasoning is None else f" reasoning={self.reasoning}"
         return f"{self.name or '_'}{constraint}{reasoning} {self.sampling}".rstrip()
 

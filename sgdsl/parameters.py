@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sgdsl.arguments import RUN_ARGUMENTS
+from sgdsl.arguments import RUN_ARGUMENTS, did_you_mean
 from sgdsl.errors import UsageError
 from sgdsl.expressions import Hole
 
@@ -46,7 +46,7 @@ class Parameters:
             try:
                 self._signature.bind(*values, **named)
             except TypeError as error:
-                raise UsageError(self._misfit(str(error), clash=True)) from None
+                raise UsageError(self._misfit(str(error), named, clash=True)) from None
             self._fitting.add(form)
         return values, named
 
@@ -72,7 +72,7 @@ class Parameters:
         try:
             bound = self._signature.bind_partial(*values, **{**self._bound, **named})
         except TypeError as error:
-            raise UsageError(self._misfit(f"trace: {error}")) from None
+            raise UsageError(self._misfit(f"trace: {error}", named)) from None
         for name, parameter in self._signature.parameters.items():
             variadic = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
             given = name in bound.arguments or parameter.default is not parameter.empty
@@ -82,17 +82,25 @@ class Parameters:
         return bound.args, bound.kwargs
 
     def refuse_unknown(self, where: str, named: Mapping[str, Any]) -> None:
-        kinds = {parameter.kind for parameter in self._signature.parameters.values()}
-        unknown = named.keys() - self._signature.parameters.keys()
-        if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        if unknown := self._unknown(named):
             raise UsageError(
-                f"{self._program}.{where}: no arguments {sorted(unknown)}; "
+                f"{self._program}.{where}: no arguments {unknown}; "
                 f"the program has ({', '.join(self.names)})"
             )
 
-    def _misfit(self, error: str, *, clash: bool = False) -> str:
+    def _unknown(self, named: Mapping[str, Any]) -> list[str]:
+        kinds = {parameter.kind for parameter in self._signature.parameters.values()}
+        variadic = inspect.Parameter.VAR_KEYWORD in kinds
+        return [] if variadic else sorted(named.keys() - self._signature.parameters.keys())
+
+    def _misfit(self, error: str, named: Mapping[str, Any], *, clash: bool = False) -> str:
         """`clash`: the program's arguments stand beside those of `run`."""
+        unknown = self._unknown(named)
+        if unknown and "unexpected" not in error:  # a misspelt name is why another one is missing
+            error += f", and got an unexpected keyword argument {unknown[0]!r}"
         message = f"{self._program}: {error}; its arguments are ({', '.join(self.names)})"
+        if unknown:
+            message += did_you_mean(unknown[0], (*self.names, *(_OF_RUN if clash else ())))
         for name in self.names:
             if clash and name in _OF_RUN and repr(name) in error:
                 message += (

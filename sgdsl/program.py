@@ -375,7 +375,7 @@ class Program(Generic[R]):
     def _plan(
         self, where: str, batch: Iterable[BatchRow], options: Mapping[str, Any], *, lazy: bool
     ) -> Plan:
-        plan = Plan(where, batch, options, lazy=lazy)
+        plan = Plan(where, batch, options, lazy=lazy, parameters=self.parameters)
         if isinstance(plan.rows, Sequence):
             for index, row in enumerate(plan.rows):
                 self._parameters.fit_row(index, row)

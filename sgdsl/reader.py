@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sgdsl.async_waiting import on_thread, until
 from sgdsl.branch import Branch
-from sgdsl.errors import CancelledError, UsageError
+from sgdsl.errors import CancelledError, UsageError, no_variable
 from sgdsl.explanation import Explanation
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
@@ -98,10 +98,7 @@ class RunReader:
         """What the body wrote is on its way, and the variable is to come of it."""
         if self._writing:
             if not self._recorder.defines(branch_id, name):
-                raise UsageError(
-                    f"variable {name!r} was read, but this branch defines only "
-                    f"{self._recorder.names(branch_id)!r}; read one of these, or generate it first"
-                )
+                raise no_variable(name, *self._recorder.defined(branch_id))
             self._need(branch_id, name)
             self._submit()
 

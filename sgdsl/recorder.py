@@ -124,9 +124,11 @@ class Recorder:
                 return 0 <= name < shape.num_unnamed[branch]
             return name in shape.names[branch]
 
-    def names(self, branch: int) -> list[str]:
+    def defined(self, branch: int) -> tuple[list[str], int]:
+        """The variables of what was written so far, and how many gens have no name."""
         with self._lock:
-            return list(self._open_shape().names[branch])
+            shape = self._open_shape()
+            return list(shape.names[branch]), shape.num_unnamed[branch]
 
     def pends(self, branch: int, name: str | int | None) -> bool:
         """Whether something that is not submitted yet may define the variable (None: is there)."""

@@ -18,7 +18,7 @@ from typing import Any
 from grammars import Constraint
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
-from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError
+from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError, no_variable
 from sgdsl.explanation import BranchRecord, Explanation
 from sgdsl.graph import ROOT, Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
@@ -39,8 +39,8 @@ AWAIT = (
     "s.text_async_iter()`"
 )
 
-_RELEASED = threading.Condition()
-"""The lock of all released runs: they do not change any more, so nobody waits on it."""
+_RELEASED = threading.RLock()
+"""The lock of all released runs: they do not change any more, so it is never held for long."""
 
 
 class _Waiter:
@@ -72,6 +72,7 @@ class Run:
 
     __slots__ = (
         "_changed",
+        "_lock",
         "_machine",
         "_waiting",
         "_watchers",
@@ -112,14 +113,15 @@ class Run:
         self.returned = False
         self.value: object = None
         self._machine = Machine(template=template, defaults=defaults, seed=seed)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed: threading.Condition | None = None  # made by the first who waits
         self._watchers: list[Callable[[Run], None]] = []
         self._waiting: list[_Waiter] = []
 
     # The program's side.
 
     def extend(self, nodes: Iterable[Node]) -> None:
-        with self._changed:
+        with self._lock:
             if self.outcome is not None:
                 return
             if self.nodes is not None:
@@ -132,7 +134,7 @@ class Run:
 
     def close(self, value: object = None) -> None:
         """The body returned `value`: no more nodes will come."""
-        with self._changed:
+        with self._lock:
             self.returned = True
             self.value = value
             self._machine.close()
@@ -142,12 +144,12 @@ class Run:
 
     def cancel(self) -> None:
         """Ask for the end; the backend (woken by the caller) sets the outcome."""
-        with self._changed:
+        with self._lock:
             self.cancelled = True
 
     def end(self, error: CancelledError) -> None:
         """Cancel the run here and now; the backend (woken by the caller) drops it when it hears."""
-        with self._changed:
+        with self._lock:
             if self.outcome is None:
                 self.cancelled = self.ended_by_program = True
         self._set(Outcome("cancelled", error))
@@ -165,7 +167,7 @@ class Run:
         """Call `watcher(self)` once the outcome is set; at once, if it is. On the thread that sets
         it: the backend's, as a rule.
         """
-        with self._changed:
+        with self._lock:
             if self.outcome is None:
                 self._watchers.append(watcher)
                 return
@@ -180,17 +182,18 @@ class Run:
         """The outcome, after the values that nobody has read are parsed, on this thread; None while
         the run goes on.
         """
-        with self._changed:
-            outcome, values = self.outcome, [*self._machine.unread]
-        if outcome is None or outcome.error is not None:
+        outcome = self.outcome
+        if outcome is None or outcome.error is not None or not self._machine.unread:
             return outcome
+        with self._lock:
+            outcome, values = self.outcome, [*self._machine.unread]
         try:
             for value in values:
                 self._read(value)
         except ProgramError:
             pass  # it is the outcome now
         else:
-            with self._changed:
+            with self._lock:
                 if self.outcome is outcome:
                     self._machine.unread.clear()
         return self.outcome
@@ -198,7 +201,7 @@ class Run:
     @property
     def unread(self) -> list[Lazy]:
         """The values that are still to be parsed before the outcome of this run is certain."""
-        with self._changed:
+        with self._lock:
             if self.outcome is None or self.outcome.error is not None:
                 return []
             return [value for value in self._machine.unread if not value.made]
@@ -233,11 +236,8 @@ class Run:
         found = branch is not None and branch.defines(name) and not branch.lost(name)
         if branch is None or not found:
             self.raise_error(branch_id)
-            has = sorted(branch.variables) if branch is not None else []
-            raise UsageError(
-                f"variable {name!r} was read, but this branch defines only {has!r}; "
-                "read one of these, or generate it first"
-            )
+            has = ([], 0) if branch is None else (sorted(branch.variables), len(branch.unnamed))
+            raise no_variable(name, *has)
         return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
 
     def settle(self, branch_id: int) -> Branch:
@@ -254,7 +254,7 @@ class Run:
 
     def explain(self) -> Explanation:
         """What was carried out so far, node by node."""
-        with self._changed:
+        with self._lock:
             branches = [BranchRecord.of(branch) for branch in self._machine.branches.values()]
             waiting, outcome = self._machine.waiting(), self.outcome
         return Explanation(branches, waiting, outcome)
@@ -265,18 +265,23 @@ class Run:
         def over() -> bool:
             return self.outcome is not None or reached()
 
-        with self._changed:
+        if self.outcome is not None:
+            return
+        with self._lock:
             if over():
                 return
         if self.loop_thread == threading.get_ident():
             raise UsageError(AWAIT)
         end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        with blocking(), self._changed:
+        with blocking(), self._lock:
+            if self._changed is None:
+                self._changed = threading.Condition(self._lock)
+            changed = self._changed
             while not over():
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
                     return
-                self._changed.wait(min(left_s, LOOK_UP_S))
+                changed.wait(min(left_s, LOOK_UP_S))
 
     def when(self, reached: Callable[[], bool], call: Callable[[], None]) -> Callable[[], None]:
         """`wait_until` without a thread: `call()` once `reached()` holds or the run is finished; at
@@ -284,14 +289,14 @@ class Run:
         somebody. Returns a function that takes this back.
         """
         waiter = _Waiter(reached, call)
-        with self._changed:
+        with self._lock:
             if self.outcome is not None or reached():
                 call()
             else:
                 self._waiting.append(waiter)
 
         def forget() -> None:
-            with self._changed:
+            with self._lock:
                 if waiter in self._waiting:
                     self._waiting.remove(waiter)
 
@@ -299,17 +304,13 @@ class Run:
 
     def notify(self) -> None:
         """Have everyone who waits look again; of a run that was released, nobody does."""
-        changed = self._changed
-        with changed:
-            changed.notify_all()
-            self._call_those_due()
+        with self._lock:
+            self._tell()
 
     def _tell(self) -> None:
         """Something has changed. Under the lock."""
-        self._changed.notify_all()
-        self._call_those_due()
-
-    def _call_those_due(self) -> None:
+        if self._changed is not None:
+            self._changed.notify_all()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
@@ -338,7 +339,7 @@ class Run:
             return
         self._machine.release()
         self.nodes = None
-        self._changed = _RELEASED
+        self._changed, self._lock = None, _RELEASED
 
     def _branch(self, branch_id: int) -> Branch | None:
         return self._machine.branches.get(branch_id)
@@ -349,7 +350,7 @@ class Run:
 
     def is_there(self, branch_id: int, name: str | int | None) -> bool:
         """Whether reading the variable (None: anything) of this branch needs no wait."""
-        with self._changed:
+        with self._lock:
             branch = self._branch(branch_id)
             if self.outcome is not None or (branch is not None and branch.error is not None):
                 return True
@@ -362,7 +363,7 @@ class Run:
     # The backend's side.
 
     def next(self, branch_id: int) -> Action:
-        with self._changed:
+        with self._lock:
             action = self._machine.next(branch_id)
             self._tell()
             return action
@@ -370,22 +371,22 @@ class Run:
     @property
     def settled(self) -> bool:
         """The program has returned and every branch is done: the backend now calls `finish`."""
-        with self._changed:
+        with self._lock:
             return self._machine.finished
 
     def pending_constraints(self) -> list[Constraint]:
         """What to compile before the nodes that wait are reached."""
-        with self._changed:
+        with self._lock:
             return self._machine.pending_constraints()
 
     def stream(self, branch_id: int, text: str) -> None:
-        with self._changed:
+        with self._lock:
             self._machine.stream(branch_id, text)
             self._tell()
 
     def complete(self, branch_id: int, completion: Completion) -> None:
         """The text of a gen. What comes after the end of the run is dropped."""
-        with self._changed:
+        with self._lock:
             if self.outcome is not None:
                 return
             self._machine.complete(branch_id, completion)
@@ -395,7 +396,7 @@ class Run:
         self, branch_id: int, scores: ChoiceScores, *, draw: float, meta: dict[str, Any]
     ) -> str:
         """The scores of a select; returns the text chosen: none after the end of the run."""
-        with self._changed:
+        with self._lock:
             if self.outcome is not None:
                 return ""
             try:
@@ -432,7 +433,7 @@ class Run:
         node = None if branch is None else branch.active
         error = failure(cause, node=node, source=source if node is None else node.source)
         if branch is not None:
-            with self._changed:
+            with self._lock:
                 ends = self.outcome is not None or self._machine.fail(branch.id, error)
                 if not ends:
                     self._tell()
@@ -440,7 +441,7 @@ class Run:
         self._set(Outcome("failed", error))
 
     def _set(self, outcome: Outcome, *, of_value: bool = False) -> None:
-        with self._changed:
+        with self._lock:
             uncertain = of_value and self.outcome is not None and self.outcome.error is None
             if self.outcome is not None and not (uncertain and self._machine.unread):
                 return

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import Any, Generic, Literal, Self, TypeVar as PlainTypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    Self,
+    TypeVar as PlainTypeVar,
+    overload,
+)
 
 from typing_extensions import TypeVar
 
@@ -58,6 +67,16 @@ class BranchWriter:
     def set_var(self, name: str, value: object) -> None:
         """The same as `s[name] = value`."""
         self[name] = value
+
+    if not TYPE_CHECKING:  # to a type checker there is no such operator
+
+        def __add__(self, other: object) -> NoReturn:
+            raise UsageError("s + ... makes no new state; append to this one, with s += ...")
+
+    def __repr__(self) -> str:
+        outcome = self.outcome
+        status = "running" if outcome is None else outcome.status
+        return f"<{type(self).__name__} of a run: {status}>"
 
     def __iter__(self) -> Iterator[Any]:
         raise UsageError("a state cannot be iterated over; read its text() or its variables")

@@ -10,7 +10,7 @@ from typing import Any
 
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.context import Caller, caller
-from sgdsl.errors import SgdslError, TraceError, UsageError
+from sgdsl.errors import SgdslError, TraceError, no_variable
 from sgdsl.explanation import Explanation
 from sgdsl.expressions import Hole, Part
 from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Graph
@@ -37,10 +37,7 @@ class HoleReader:
 
     def variable(self, branch_id: int, name: str | int) -> Hole:
         if not self.defines(branch_id, name):
-            raise UsageError(
-                f"variable {name!r} was read at {user_source()}, but this branch defines only "
-                f"{self._recorder.names(branch_id)!r}; read one of these, or generate it first"
-            )
+            raise no_variable(name, *self._recorder.defined(branch_id), f" at {user_source()}")
         return Hole(f"variable {name!r}", f"{{{name}}}")
 
     def unread_variable(self, branch_id: int, name: str | int) -> Hole:

@@ -34,7 +34,7 @@ def as_type(value: Any, tp: Any, name: str | int) -> Any:
         return _parse(value, tp)
     except (ValidationError, ValueError) as error:
         raise ProgramError(
-            f"get({name!r}, {_shown(tp)}): the text {value!r} is none: {error}"
+            f"get({name!r}, {_shown(tp)}): the text {value!r} is not one: {_reason(error)}"
         ) from error
 
 
@@ -79,6 +79,16 @@ def _adapter(tp: Any) -> TypeAdapter[Any]:
 @lru_cache(maxsize=256)
 def _type_of(tp: Any) -> TypeOf:
     return TypeOf(tp)
+
+
+def _reason(error: ValueError) -> str:
+    """In one line: pydantic's own text has several."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        ".".join(map(str, each["loc"])) + ": " * bool(each["loc"]) + each["msg"]
+        for each in error.errors(include_url=False, include_context=False)
+    )
 
 
 def _shown(tp: Any) -> str:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from grammars import Constraint
 from sgdsl.backends.base import BackendStats, closed
@@ -245,11 +244,18 @@ class MockBackend:
             "finish_reason": {"type": "length" if reply.truncated else "stop", "matched": None},
             "e2e_latency": time.monotonic() - drive.begin_s,
         }
+        if reply.meta:
+            meta |= reply.meta
         self._completion_tokens += words
-        drive.writing[branch_id] = (replace(reply, meta=meta | reply.meta), 0)
+        completion = Completion(reply.text, meta, reply.truncated)
         latency_s = self._latency_s(request) if callable(self._latency_s) else self._latency_s
         if latency_s > 0:
             drive.due_s[branch_id] = time.monotonic() + latency_s
+        elif not self._stepwise:
+            run.complete(branch_id, completion)
+            drive.live.append(branch_id)
+            return
+        drive.writing[branch_id] = (completion, 0)
 
     @staticmethod
     def _check(reply: Completion, constraint: Constraint) -> None:

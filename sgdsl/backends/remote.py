@@ -380,7 +380,9 @@ class RuntimeEndpoint:
             found = json.loads(response.content)
         except (httpx2.HTTPError, ValueError, RecursionError) as error:
             raise ProviderError(
-                f"{self._url} could not be asked: {type(error).__name__}: {error}", retryable=True
+                f"{self._url} could not be asked: {type(error).__name__}: {error}; "
+                "is `sgdsl serve` running there?",
+                retryable=True,
             ) from None
         if not isinstance(found, dict):
             raise ProviderError(f"{self._url} answered {shorten(repr(found), 80)}, no object")

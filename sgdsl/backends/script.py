@@ -48,6 +48,12 @@ class Script:
         scores: Mapping[str, Scores] | None,
         default: str | None,
     ) -> None:
+        given: object = replies
+        if given is not None and not isinstance(given, Mapping) and not callable(given):
+            raise UsageError(
+                f"MockBackend({replies!r}): replies are a dict by variable name, or a function of "
+                "the request; default=... is one reply for every gen"
+            )
         self._replies = replies if replies is not None else {}
         self._scores = scores if scores is not None else {}
         self._default = default

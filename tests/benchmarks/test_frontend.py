@@ -23,7 +23,7 @@ def test_the_benchmark_ends_with_its_figures(
     assert set(report["programs_per_s"]) == {"sgdsl"}
     speed = report["programs_per_s"]["sgdsl"]
     assert set(speed) == {"one_gen", "fork_4", "chat", "reads", "threads"}
-    assert all(value > 0 for value in speed.values())
+    assert all(speed[name] > 0 for name in set(speed) - {"threads"})
     assert report["threads_of_10000_rows"] <= 1
     assert report["fork_4_cost"] > 0
     # What a row keeps is no time: it does not depend on who else uses the machine.

@@ -285,3 +285,23 @@ def test_a_run_that_fails_beside_its_equals_does_not_hold_them_up(
     assert isinstance(errors[1].__cause__, CompileBudgetError)
     service.flush_cache()  # behind the step that has failed the run
     service.check_idle()
+
+
+def test_rows_of_one_document_follow_each_other_while_it_is_cached(
+    make_service: MakeService,
+) -> None:
+    @sgl.function
+    def ask(s: ProgramState, question: str, document: str) -> None:
+        s += document + question + sgl.gen("x", 4, ignore_eos=True)
+
+    documents = [f"{n} " + "the license of the work " * 20 for n in range(6)]
+    rows = [{"question": str(q), "document": each} for q in range(5) for each in documents]
+    computed = []
+    for lazily in (False, True):
+        service = make_service(num_pages=24, max_running=2, max_in_flight=4)  # two documents
+        if lazily:
+            list(ask.run_batch(rows, backend=service, generator_style=True, seed=1))
+        else:
+            ask.run_batch(rows, backend=service, seed=1)
+        computed.append(service.step_stats.computed_tokens)
+    assert computed[0] * 2 < computed[1]

@@ -134,8 +134,7 @@ def test_random_walks_are_valid_at_every_budget(name: str, order: Any) -> None:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_mask_is_what_the_bytes_allow(name: str) -> None:
-    """Token by token against derivatives: none is allowed that is not, and none is missing but
-    those that write a whole part behind the end of another."""
+    """Token by token against derivatives: none is allowed that is not, and none is missing."""
     grammar = grammar_of(name, property_order="any")
     rng = random.Random(1)
     for _ in range(6):
@@ -145,11 +144,7 @@ def test_a_mask_is_what_the_bytes_allow(name: str) -> None:
                 break
             allowed = allowed_tokens(matcher)
             possible = possible_tokens(matcher)
-            assert set(allowed) <= set(possible) | set(VOCABULARY.eos_token_ids)
-            missing = set(possible) - set(allowed)
-            for token_id in missing:
-                data = VOCABULARY.token_bytes(token_id)
-                assert data is not None and len(data) > 2, f"{data!r} is missing"
+            assert set(allowed) - set(VOCABULARY.eos_token_ids) == set(possible)
             choices = [t for t in allowed if t not in VOCABULARY.eos_token_ids]
             if not choices:
                 break

@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, given, reject, settings, strategies as st
 from grammars import Compiler, EmptyLanguageError, GrammarError, JsonSchema, Matcher, accepts
 from grammars.algebra import Algebra
 from grammars.budget import Budget
-from grammars.completion import UNREACHABLE, Completions
+from grammars.completion import Completions
 from grammars.derive import arms, step
 from grammars.expr import Expr
+from grammars.spelling import UNREACHABLE
 from grammars.vocabulary import Vocabulary
 from tests.grammars.json_schemas import schemas, schemas_and_values
 from tests.grammars.judge import is_valid

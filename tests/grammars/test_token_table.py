@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from grammars import Choices, Compiler, EmptyLanguageError, Grammar, Matcher, Regex, Vocabulary
-from grammars.completion import UNREACHABLE
 from grammars.regex import parse
 from grammars.regex_tree import span
+from grammars.spelling import UNREACHABLE
 from grammars.token_table import DEAD, START, TokenTable
 from tests.grammars import strategies as sg
 from tests.grammars.test_masks import LETTERS, fewest_tokens, real_vocabulary

@@ -81,7 +81,7 @@ def test_a_value_of_the_type_comes_back_as_it_is() -> None:
 
 @pytest.mark.parametrize(("text", "tp"), [("x", int), ("green", Colour), ('{"x": "y"}', Point)])
 def test_a_text_that_is_none_says_which(text: str, tp: Any) -> None:
-    with pytest.raises(sgl.ProgramError, match=r"get\('x', .*\): the text .* is none") as raised:
+    with pytest.raises(sgl.ProgramError, match=r"get\('x', .*\): the text .* is not one") as raised:
         read(text, tp)
     assert isinstance(raised.value.__cause__, ValidationError)
 
