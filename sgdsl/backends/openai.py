@@ -61,9 +61,9 @@ class OpenAI(ApiBackend):
     has beyond OpenAI's fields: "vllm", "sglang" or "sgdsl", or names of ours to its fields, such as
     {"regex": "guided_regex"}. `extra`: fields that go into every request as they are.
 
-    `timeout_s`: for an answer, or the next event of a stream. `max_retries`: of requests that failed for a while;
-    `constraint_retries`: of answers that do not satisfy their gen's constraint. `transport`: of
-    httpx2, for tests.
+    `timeout_s`: for an answer, or the next event of a stream. `max_retries`: of requests that
+    failed for a while; `constraint_retries`: of answers that do not satisfy their gen's constraint.
+    `transport`: of httpx2, for tests.
     """
 
     def __init__(
