@@ -52,12 +52,20 @@ class LoopBatch:
         async def following() -> T:
             return await anext(rows, _END)
 
+        async def close() -> None:
+            for task in asyncio.all_tasks():  # interrupted before it began, it would begin now
+                if task.get_coro() is coming:
+                    task.cancel()
+                    await asyncio.wait({task}, timeout=1.0)
+            await rows.aclose()
+
+        coming: Any = None
         with asyncio.Runner() as runner:
             try:
-                while (row := runner.run(following())) is not _END:
+                while (row := runner.run(coming := following())) is not _END:
                     yield row
             except KeyboardInterrupt:  # perhaps between two rows, while the loop stood still
-                runner.run(rows.aclose())
+                runner.run(close())
                 raise self._interrupted() from None
             finally:
                 runner.run(rows.aclose())
