@@ -6,6 +6,7 @@ that was given to it gets an outcome. Knows the engine only as something to step
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -14,6 +15,11 @@ from time import perf_counter
 
 from runtime.engine import Engine
 from sgdsl.errors import BackendError
+
+FORKED = (
+    "the runtime was made before this process was forked, and its thread has stayed behind; make "
+    "it in the process that uses it"
+)
 
 
 class EngineThread:
@@ -24,6 +30,7 @@ class EngineThread:
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gate = threading.Lock()  # between "is it alive?" and "put it into the inbox"
         self._end: BackendError | None = None  # why nothing is taken any more
+        self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._serve, name="sgdsl-engine", daemon=True)
         self._thread.start()
 
@@ -35,10 +42,16 @@ class EngineThread:
     @property
     def is_open(self) -> bool:
         """Whether commands are still taken."""
-        return self._end is None
+        return self._end is None and not self._is_forked
+
+    @property
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._process_id
 
     def send(self, command: Callable[[], None]) -> BackendError | None:
         """Have `command` called between two steps; or why it never will be."""
+        if self._is_forked:
+            return BackendError(FORKED)
         with self._gate:
             if self._end is None:
                 self._inbox.put(command)
@@ -46,6 +59,8 @@ class EngineThread:
 
     def close(self) -> None:
         """End the thread after the step under way, and its runs as failed."""
+        if self._is_forked:
+            return
         self._shut(BackendError("the runtime was closed before this run could finish"))
         if not self.is_current:
             self._thread.join()

@@ -17,7 +17,7 @@ from runtime.sampling.request import SampleRow, Top
 from runtime.scoring import Scoring
 from runtime.sequence import Sequence
 from runtime.tokenizer import BORDER_TOKENS, Tokenizer
-from sgdsl.graph import Sampling
+from sgdsl.graph import ROOT, Sampling
 from sgdsl.machine import Piece
 from sgdsl.run import Run
 
@@ -38,8 +38,9 @@ class Line:
     from it, so that text that is written in several pieces is tokenised as one.
     """
 
-    def __init__(self, branch_id: int, run: Run) -> None:
+    def __init__(self, branch_id: int, run: Run, *, parent_id: int = ROOT) -> None:
         self.branch_id = branch_id
+        self.parent_id = parent_id
         self.run = run
         self.sequence = Sequence()
         self.pending: list[Piece] = []
@@ -60,7 +61,7 @@ class Line:
 
     def fork(self, child_id: int) -> Line:
         """A line that goes on from the same text. Its pages come from the prefix cache."""
-        child = Line(child_id, self.run)
+        child = Line(child_id, self.run, parent_id=self.branch_id)
         child.sequence = Sequence(self.sequence.tokens)
         child.pending = list(self.pending)
         return child

@@ -110,11 +110,8 @@ class Programs:
         del self._runs[run.id]
         del self._prepared[run.id]
         for line in self._lines.pop(run.id).values():
-            for sequence in line.sequences:
-                if self._owners.pop(sequence.id, None) is not None:
-                    self._scheduler.remove(sequence)
-            if (heir := self.shared.leave(line)) is not None:
-                self._draw(heir)
+            self._stop(line)
+            self._unshare(line)
 
     def _advance(self, run: Run, lines: Iterable[Line]) -> None:
         """Drive these lines, and all that can go on because they went on."""
@@ -129,6 +126,7 @@ class Programs:
                 self._drive(line, due)
             except BaseException as cause:  # noqa: BLE001 - whatever it is, it is this row's alone
                 self._fail(line, cause)
+            if line.failed:
                 due.append(line)
         if run.outcome is None and run.settled:
             run.finish()
@@ -139,14 +137,23 @@ class Programs:
         """`cause` is the end of the run, or of this line alone, if a join may collect it."""
         line.run.fail(cause, branch_id=line.branch_id)
         line.failed = True
+        self._unshare(line)
+
+    def _unshare(self, line: Line) -> None:
+        """The line takes no more tokens of its equals, and gives them none."""
+        if (heir := self.shared.leave(line)) is not None:
+            self._draw(heir)
 
     def _give_up(self, line: Line) -> None:
         """Drop what a line that has failed was doing."""
+        self._stop(line)
+        line.activity = None
+        line.failed = False
+
+    def _stop(self, line: Line) -> None:
         for sequence in line.sequences:
             if self._owners.pop(sequence.id, None) is not None:
                 self._scheduler.remove(sequence)
-        line.activity = None
-        line.failed = False
 
     def _drive(self, line: Line, due: deque[Line]) -> None:
         """Do what the machine says until the line needs the model, a value, or nothing any more."""
@@ -174,8 +181,10 @@ class Programs:
                 case Idle() as idle:
                     self._leave(line)
                     line.joining = idle is Idle.JOINING
-                    if not line.joining:  # a parent may be waiting for this
-                        due.extend(other for other in lines.values() if other.joining)
+                    parent = lines.get(line.parent_id)
+                    if not line.joining and parent is not None and parent.joining:
+                        parent.joining = False  # it may be waiting for this, and is asked once
+                        due.append(parent)
                     if idle is Idle.FINISHED:
                         del lines[line.branch_id]
                     return
@@ -318,7 +327,10 @@ class Programs:
             batch.sampled, sampled.tokens, sampled.logprobs, tops, strict=True
         ):
             leader = self._owners[grant.sequence.id]
-            followers = self.shared.followers(leader) if leader.run.outcome is None else []
+            followers: List[Line] = []
+            if leader.run.outcome is None and not leader.failed:
+                followers = self.shared.followers(leader)
+                self.shared.wrote(leader, Drawn(token, logprob))  # they have it, whoever fails
             for line in (*followers, leader):
                 if self._accept_token(line, token, logprob, top):
                     moved.setdefault(line.run.id, []).append(line)
@@ -339,7 +351,8 @@ class Programs:
             line.activity.next_top = top
             return self._end_prompt(line, line.activity)
         generation = line.generation
-        if line.run.outcome is not None or line.failed:  # its mask could not be made
+        if line.run.outcome is not None or line.failed:  # its mask could not be made, say
+            self._unshare(line)
             return True
         if token == NO_TOKEN:
             self._fail(line, BackendError(NOTHING_TO_DRAW))
@@ -350,7 +363,6 @@ class Programs:
         line.logprobs.append(logprob)
         line.tops.append(top)
         line.sequence.append([token])
-        self.shared.wrote(line, Drawn(token, logprob))
         if generation.ending is not None:
             self.shared.finish(line)
             self._end_generation(line)

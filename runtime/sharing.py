@@ -18,11 +18,15 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from grammars import Constraint
+from grammars.content import num_bytes
 from runtime.line import Line
 from sgdsl.graph import Sampling
 
-MAX_TOKENS = 1 << 20
-"""Of all remembered outputs together: some 64 MiB."""
+MAX_BYTES = 64 << 20
+"""Of all remembered outputs together."""
+
+BYTES_PER_OUTPUT, BYTES_PER_TOKEN = 1024, 112
+"""What Python takes for them: a short output costs by far more than its tokens."""
 
 
 class Key(NamedTuple):
@@ -70,7 +74,7 @@ class SharedOutputs:
         self._written: dict[Key, list[Drawn]] = {}  # by the line that leads, so far
         self._keys: dict[Line, Key] = {}
         self._outputs: OrderedDict[Key, tuple[Drawn, ...]] = OrderedDict()
-        self._num_tokens = 0
+        self._num_bytes = 0
         self.num_shared = 0
         """Generations that were not computed."""
 
@@ -125,13 +129,13 @@ class SharedOutputs:
     def forget(self) -> None:
         """Remember no output."""
         self._outputs.clear()
-        self._num_tokens = 0
+        self._num_bytes = 0
 
     def _remember(self, key: Key, output: tuple[Drawn, ...]) -> None:
         self._outputs[key] = output
-        self._num_tokens += len(output)
-        while self._num_tokens > MAX_TOKENS:
-            self._num_tokens -= len(self._outputs.popitem(last=False)[1])
+        self._num_bytes += _num_bytes(key, output)
+        while self._num_bytes > MAX_BYTES:
+            self._num_bytes -= _num_bytes(*self._outputs.popitem(last=False))
 
     def _remove(self, line: Line) -> None:
         key = self._keys.pop(line, None)
@@ -140,3 +144,9 @@ class SharedOutputs:
         self._lines[key].remove(line)
         if not self._lines[key]:
             del self._lines[key], self._written[key]
+
+
+def _num_bytes(key: Key, output: Sequence[Drawn]) -> int:
+    stops = sum(map(len, (*(key.sampling.stop or ()), *(key.sampling.stop_regex or ()))))
+    constraint = 0 if key.constraint is None else num_bytes(key.constraint)
+    return BYTES_PER_OUTPUT + BYTES_PER_TOKEN * len(output) + stops + constraint

@@ -57,7 +57,7 @@ class AsyncBatch(Generic[Row]):
             with self._progress:
                 await self._until(lambda: self._all_done)
         finally:
-            await self._stop()
+            await self.stop()
         rows = self.ended()
         self._raise_failure(rows)
         if self._input_error is not None:
@@ -94,7 +94,7 @@ class AsyncBatch(Generic[Row]):
                 while True:
                     await self._until(lambda: following() in self._finished or self._all_done)
                     if self._failure is not None:
-                        await self._stop()
+                        await self.stop()
                         self._raise_failure(self.ended())
                     if (index := following()) not in self._finished:
                         break
@@ -108,7 +108,7 @@ class AsyncBatch(Generic[Row]):
                 if self._input_error is not None:
                     raise self._input_error
         finally:
-            await self._stop()
+            await self.stop()
 
     @property
     def _all_done(self) -> bool:
@@ -154,8 +154,11 @@ class AsyncBatch(Generic[Row]):
             await through_async(execution, self._limits.row_timeout_s, "row_timeout_s")
         except asyncio.CancelledError:
             raise
-        except BaseException:  # noqa: BLE001, S110 - it is the outcome of this row
-            pass
+        except BaseException as error:  # it is the outcome of this row
+            if execution.run.outcome is None:  # or Ctrl-C, between two steps of its body
+                execution.end(CancelledError("interrupted"))
+                if isinstance(error, KeyboardInterrupt):
+                    raise
         finally:
             self._land(index, execution)
 
@@ -187,7 +190,7 @@ class AsyncBatch(Generic[Row]):
             execution.end(type(error)(str(error)))
         self._news.set()
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         """Nothing of this batch goes on after it."""
         if self._alarm is not None:
             self._alarm.cancel()

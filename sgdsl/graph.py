@@ -82,6 +82,7 @@ class Shape:
         self._open: dict[int, list[tuple[str, str]]] = {ROOT: []}
         self._joined: set[int] = set()
         self._inherited: dict[int, frozenset[str]] = {ROOT: frozenset()}
+        self._parents: dict[int, int] = {}
         self._forked_in: dict[int, str | None] = {}  # the role that was open at the fork
         self._with_roles: set[int] = set()  # branches on which roles began or ended
         self._since_gen: dict[int, tuple[int, tuple[str | int, ...]]] = {}
@@ -231,6 +232,8 @@ class Shape:
         self._since_gen.pop(parent, None)
         for child in node.children:
             assert child not in self._open, "a branch is opened once"
+            assert child > ROOT, "what is below are the machine's own branches"
+            self._parents[child] = parent
             self._open[child] = [entry for entry in self._open[parent] if entry[0] == "role"]
             self.names[child] = dict(self.names[parent])
             self._inherited[child] = frozenset(self.names[parent])
@@ -244,7 +247,9 @@ class Shape:
                 f"{node} at {node.source}: mode {node.mode!r} is not allowed; "
                 f"it is one of {', '.join(JOIN_MODES)}"
             )
+        assert len({*node.children}) == len(node.children), "a join has every fork once"
         for child in node.children:
+            assert self._parents.get(child) == node.branch, "a fork is joined where it was forked"
             if child in self._joined:
                 raise UsageError(
                     f"{node} at {node.source}: fork b{child} has been joined already; "

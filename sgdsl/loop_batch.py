@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sgdsl.async_batch import AsyncBatch
@@ -52,14 +53,27 @@ class LoopBatch:
         async def following() -> T:
             return await anext(rows, _END)
 
+        async def close() -> None:
+            for task in asyncio.all_tasks():  # interrupted before it began, it would begin now
+                if task.get_coro() is coming:
+                    task.cancel()
+                    await asyncio.wait({task}, timeout=1.0)
+            with suppress(RuntimeError):  # it is still at it, and stops with its batch
+                await rows.aclose()
+            await self._batch.stop()
+
+        coming: Any = None
         with asyncio.Runner() as runner:
             try:
-                while (row := runner.run(following())) is not _END:
+                while (row := runner.run(coming := following())) is not _END:
                     yield row
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # perhaps between two rows, while the loop stood still
+                with suppress(RuntimeError):  # a loop that was about to stop does so now
+                    runner.run(close())
+                runner.run(close())
                 raise self._interrupted() from None
             finally:
-                runner.run(rows.aclose())
+                runner.run(close())
 
     def _interrupted(self) -> BatchInterrupted:
         return BatchInterrupted([row.state for _, row in self._batch.ended()])

@@ -7,6 +7,7 @@ its JSON schema, to be read back where the type is. Knows nothing of HTTP.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
@@ -395,6 +396,14 @@ def _tuples(tokens: Any) -> Any:
     if not isinstance(tokens, list):
         return tokens
     return [tuple(token) if isinstance(token, list) else token for token in tokens]
+
+
+def to_bytes(data: Any) -> bytes:
+    """JSON as it travels. A lone surrogate, which UTF-8 does not have, is escaped."""
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, allow_nan=False).encode()
 
 
 def field_of(data: Any, name: str, kind: type[Any]) -> Any:

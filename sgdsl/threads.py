@@ -7,7 +7,9 @@ Knows nothing of runs; a batch has a pool of its own, which counts here too.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -25,6 +27,9 @@ class Count:
     """A number that threads change."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
         self._lock = threading.Lock()
         self.value = 0
 
@@ -61,6 +66,9 @@ class Job:
         self._pool.leave(self)
 
 
+_pools: weakref.WeakSet[Threads] = weakref.WeakSet()
+
+
 class Threads:
     """At most `limit` jobs at once, each on a thread called `name`. A job does not raise. Those
     that a job starts do not count: it may wait for them.
@@ -69,6 +77,11 @@ class Threads:
     def __init__(self, name: str, *, limit: int = MAX_THREADS) -> None:
         self._name = name
         self._limit = limit
+        self.begin()
+        _pools.add(self)
+
+    def begin(self) -> None:
+        """Without threads, and with nothing to do: also in a fork of the process."""
         self._inside = threading.local()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
@@ -140,6 +153,15 @@ class Threads:
                     job.started = True
                     return job
 
+
+def _begin_again() -> None:
+    """A fork of the process has none of its threads, and their locks as they happened to be."""
+    left_behind.begin()
+    for pool in _pools:
+        pool.begin()
+
+
+os.register_at_fork(after_in_child=_begin_again)
 
 bodies = Threads("sgdsl-body")
 submits = Threads("sgdsl-submit", limit=32)

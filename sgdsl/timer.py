@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import sys
 import threading
 import time
@@ -41,6 +42,10 @@ class Timer:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.begin()
+
+    def begin(self) -> None:
+        """Without threads, and with nothing to do: also in a fork of the process."""
         self._heap: list[tuple[float, int, Alarm]] = []
         self._order = itertools.count()
         self._num_dead = 0
@@ -51,7 +56,7 @@ class Timer:
         alarm = Alarm(self, due_s, action)
         with self._news:
             heapq.heappush(self._heap, (due_s, next(self._order), alarm))
-            if self._thread is None or not self._thread.is_alive():  # a fork keeps no threads
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
             elif self._heap[0][2] is alarm:
@@ -104,3 +109,12 @@ class Timer:
 
 deadlines = Timer("sgdsl-deadlines")
 errands = Timer("sgdsl-errands")
+
+
+def _begin_again() -> None:
+    """A fork of the process has none of its threads, and no run that its deadlines were for."""
+    deadlines.begin()
+    errands.begin()
+
+
+os.register_at_fork(after_in_child=_begin_again)

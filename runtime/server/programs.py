@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
@@ -22,12 +23,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.server.session import Session
 from sgdsl.backends.base import Backend
 from sgdsl.errors import UsageError
-from sgdsl.protocol import VERSION, encode_numbers, encode_template, field_of
+from sgdsl.protocol import VERSION, encode_numbers, encode_template, field_of, to_bytes
 
 BEAT_S = 0.5
 """A client that hears nothing for some of these knows that the connection is dead."""
 
 MAX_BODY_BYTES = 64 << 20
+MAX_BODY_ON_LOOP = 256 << 10
+"""Bytes that are read in a few milliseconds."""
+
+MAX_UPDATES = 64
+"""Threads for what clients send: a constraint may take seconds to compile, and others go on."""
+
 OPEN_PATHS = frozenset({"/health"})
 
 
@@ -132,6 +139,10 @@ def _add_information(app: FastAPI, backend: Backend, model: str) -> None:
 
 def _add_programs(app: FastAPI, backend: Backend) -> None:
     sessions: dict[str, Session] = {}
+    updates = ThreadPoolExecutor(MAX_UPDATES, "sgdsl-update")
+
+    def on_thread(update: Callable[[list[Any]], None], runs: list[Any]) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().run_in_executor(updates, update, runs)
 
     @app.post("/programs")
     async def begin(request: Request) -> StreamingResponse:
@@ -145,11 +156,12 @@ def _add_programs(app: FastAPI, backend: Backend) -> None:
         async def stream() -> AsyncIterator[bytes]:
             try:
                 yield _framed({"event": "session", "id": session.id, "version": VERSION})
-                await asyncio.to_thread(session.update, body["runs"])
+                beginning = on_thread(session.update, body["runs"])  # constraints are compiled
                 while not await request.is_disconnected():
                     events = await session.events(BEAT_S)
                     yield b"".join(map(_framed, events)) or b": beat\n\n"
-                    if not (body.get("keep_open") or session.num_live or events):
+                    goes_on = body.get("keep_open") or session.num_live or not beginning.done()
+                    if not (goes_on or events):
                         yield b"data: [DONE]\n\n"
                         return
             finally:
@@ -165,7 +177,7 @@ def _add_programs(app: FastAPI, backend: Backend) -> None:
         session = sessions.get(session_id)
         if session is None:
             raise Refusal(404, "there is no such session; it ends with its connection")
-        await asyncio.to_thread(session.update, body["runs"])
+        await on_thread(session.update, body["runs"])
         return {"status": "ok"}
 
 
@@ -179,7 +191,10 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(content) > MAX_BODY_BYTES:
             raise Refusal(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
     try:
-        body = await asyncio.to_thread(json.loads, bytes(content))
+        if len(content) <= MAX_BODY_ON_LOOP:  # who compiles on threads holds nobody up here
+            body = json.loads(bytes(content))
+        else:
+            body = await asyncio.to_thread(json.loads, bytes(content))
     except (ValueError, RecursionError):
         raise Refusal(400, "the body is no JSON") from None
     if field_of(body, "version", int) != VERSION:
@@ -190,5 +205,4 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _framed(event: dict[str, Any]) -> bytes:
-    text = json.dumps(event, ensure_ascii=False, allow_nan=False)
-    return f"data: {text}\n\n".encode()
+    return b"data: %b\n\n" % to_bytes(event)

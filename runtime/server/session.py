@@ -16,7 +16,7 @@ from typing import Any
 from sgdsl.backends.base import Backend
 from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
 from sgdsl.errors import UsageError
-from sgdsl.graph import Shape
+from sgdsl.graph import Fork, Node, Shape
 from sgdsl.machine import Completion
 from sgdsl.protocol import (
     decode_defaults,
@@ -150,10 +150,12 @@ class _Served(Watcher):
         given = update.get("nodes", [])
         if not isinstance(given, list):
             raise UsageError(f"nodes={given!r:.80} is not allowed; it is a list of nodes")
-        self._num_nodes += len(given)
-        if self._num_nodes > MAX_NODES:
-            raise UsageError(f"a run has at most {MAX_NODES} nodes")
-        nodes = [decode_node(each) for each in given]
+        nodes = list[Node]()
+        for each in given:
+            nodes.append(node := decode_node(each))
+            self._num_nodes += 1 + (len(node.children) if isinstance(node, Fork) else 0)
+            if self._num_nodes > MAX_NODES:
+                raise UsageError(f"a run has at most {MAX_NODES} nodes and forks")
         try:
             for node in nodes:
                 self._shape.admit(node)

@@ -30,7 +30,7 @@ class Alarms:
             if self._stopped:
                 return
             heapq.heappush(self._due, (time_s, next(self._order), call))
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # a fork keeps no threads
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
             self._changed.notify()

@@ -45,9 +45,10 @@ class Anthropic(ApiBackend):
         check_model("Anthropic", model_name)
         if api_key is None and base_url is None:
             api_key = os.environ.get("ANTHROPIC_API_KEY")
+        secret = Secret(api_key)
         http = Http(
             check_url("Anthropic", base_url or ANTHROPIC_URL),
-            Secret(api_key),
+            secret,
             headers=_headers,
             timeout_s=timeout_s,
             max_retries=max_retries,
@@ -56,6 +57,7 @@ class Anthropic(ApiBackend):
         super().__init__(
             AnthropicWire(http, model_name, dict(extra or {})),
             label=f"Anthropic {model_name} at {http.label}",
+            secret=secret,
             chat_template=chat_template,
             max_in_flight=max_in_flight,
             constraint_retries=constraint_retries,

@@ -7,6 +7,7 @@ wrote ahead of the program. What a question looks like is the wire's business.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import weakref
@@ -18,8 +19,9 @@ from typing import Any, Self
 
 from sgdsl.backends.ahead import Ahead
 from sgdsl.backends.asking import Answer, Ask, Wire, complete
-from sgdsl.backends.base import BackendStats
+from sgdsl.backends.base import BackendStats, closed
 from sgdsl.backends.conversation import prompt_of
+from sgdsl.backends.http import Secret
 from sgdsl.backends.validation import satisfying
 from sgdsl.chat import PLAIN, ChatTemplate
 from sgdsl.errors import BackendError
@@ -30,6 +32,8 @@ from sgdsl.seeds import derive_seed
 
 SEED_BITS = 31
 """Of the seeds that are sent: some providers take no more."""
+
+NO_SECRET = Secret(None)
 
 SPECULATIVE_TRIES = 3
 """How often a message is asked for that should begin with the program's own text."""
@@ -43,12 +47,20 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self.stopped = False
+        self._process_id = os.getpid()
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """A fork of the process, which has no threads, counts as one that was stopped."""
+        return self._stopped or os.getpid() != self._process_id
 
     def call(self, function: Any, *args: Any) -> bool:
         """Have `function` called on the loop; False when it has stopped."""
+        if self.stopped:  # before the lock, which a fork may have for ever
+            return False
         with self._lock:
-            if self.stopped:
+            if self._stopped:
                 return False
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -61,9 +73,11 @@ class LoopThread:
 
     def stop(self, last: Coroutine[Any, Any, None] | None = None) -> None:
         """Await `last` on the loop, cancel what is left there, and end the thread."""
-        with self._lock:
-            already, self.stopped = self.stopped, True
-            loop, thread = self._loop, self._thread
+        already = self.stopped
+        if not already:
+            with self._lock:
+                already, self._stopped = self._stopped, True
+        loop, thread = self._loop, self._thread
         if already or loop is None or thread is None:
             if last is not None:
                 last.close()
@@ -110,8 +124,9 @@ class _Drive:
 class ApiBackend:
     """Drives runs with answers of `wire`. A context manager; `close()` ends its thread.
 
-    `max_in_flight`: questions at once. `constraint_retries`: how often an answer that does not
-    satisfy its constraint is asked for again.
+    `secret`: the key, which no error shows. `max_in_flight`: questions at once.
+    `constraint_retries`: how often an answer that does not satisfy its constraint is asked for
+    again.
     """
 
     speaks_messages = True
@@ -122,11 +137,13 @@ class ApiBackend:
         wire: Wire,
         *,
         label: str,
+        secret: Secret = NO_SECRET,
         chat_template: ChatTemplate = PLAIN,
         max_in_flight: int = 64,
         constraint_retries: int = 2,
     ) -> None:
         self._wire = wire
+        self._secret = secret
         self.label = label
         self._template = chat_template
         self._max_in_flight = max_in_flight
@@ -178,7 +195,7 @@ class ApiBackend:
         self.close()
 
     def _closed(self) -> BackendError:
-        return BackendError(f"{self.label} was closed before this run could finish")
+        return closed(self.label)
 
     async def _shut(self) -> None:
         for drive in list(self._drives.values()):
@@ -259,6 +276,7 @@ class ApiBackend:
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # noqa: BLE001 - it is this run's end, no other's
+                self._secret.scrub_error(error)
                 drive.run.fail(error, branch_id=branch_id)
             drive.live[branch_id] = None
             if drive.run.id in self._drives:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sgdsl.chat import ChatTemplate
+from sgdsl.errors import BackendError
 from sgdsl.run import Run
 
 
@@ -52,3 +53,11 @@ class Backend(Protocol):
         ...
 
     def stats(self) -> BackendStats: ...
+
+
+def closed(label: str) -> BackendError:
+    """Why a backend takes no run any more."""
+    return BackendError(
+        f"{label} was closed before this run could finish, or made before this process was forked: "
+        "its threads are where it was made"
+    )

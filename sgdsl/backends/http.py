@@ -27,6 +27,13 @@ RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 MAX_RETRY_AFTER_S = 60.0
 """Who is told to wait longer gives up, and says so."""
 
+MAX_BODY_BYTES = 64 << 20
+MAX_STREAM_BYTES = 512 << 20
+MAX_REFUSAL_BYTES = 64 << 10
+"""An answer, a stream of answers, and what is read of a refusal: what has no end must not fill the
+memory. A stream takes some hundred bytes a token.
+"""
+
 
 class Secret:
     """A key that shows itself to nobody who does not ask for it by name."""
@@ -42,6 +49,13 @@ class Secret:
     def scrub(self, text: str) -> str:
         """`text` without the key, wherever a provider may have repeated it."""
         return text.replace(self._text, "***") if self._text else text
+
+    def scrub_error(self, error: BaseException) -> None:
+        """The same for an error's message: also that of one which quotes an answer."""
+        if self._text and self._text in str(error):
+            error.args = tuple(
+                self.scrub(each) if isinstance(each, str) else each for each in error.args
+            )
 
     def __repr__(self) -> str:
         return "Secret(***)" if self._text else "Secret(None)"
@@ -82,8 +96,8 @@ class Http:
         """The JSON object that the provider answers."""
 
         async def once() -> dict[str, Any]:
-            async with self._sent(path, body) as response:
-                content = await response.aread()
+            async with asyncio.timeout(self._timeout_s), self._sent(path, body) as response:
+                content = await self._read(response)
             return self._object(content.decode("utf-8", errors="replace"))
 
         answer: dict[str, Any] = await self._with_retries(once)
@@ -102,8 +116,12 @@ class Http:
 
         async def once() -> None:
             nonlocal passed_on
-            async with self._sent(path, body) as response:
+            async with (
+                asyncio.timeout(self._timeout_s) as limit,
+                self._sent(path, body) as response,
+            ):
                 async for data in self._events(response):
+                    limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
                     if data == "[DONE]":
                         return
                     event = self._object(data)
@@ -123,7 +141,11 @@ class Http:
     ) -> Any:
         for attempt in range(self._max_retries + 1):
             try:
-                return await once()
+                try:
+                    return await once()
+                except TimeoutError as error:  # it said something again and again, and no answer
+                    reason = f"no answer within {self._timeout_s:g} s"
+                    raise self._unreached(error, reason) from None
             except ProviderError as error:
                 asked_s = error.retry_after_s
                 if (
@@ -152,7 +174,7 @@ class Http:
             response = await self._client.send(request, stream=True)
             try:
                 if response.status_code >= 300:
-                    raise self._refused(response, await response.aread())
+                    raise self._refused(response, await self._beginning(response))
                 yield response
             finally:
                 await response.aclose()
@@ -161,10 +183,31 @@ class Http:
         except httpx2.HTTPError as error:
             raise self._unreached(error, str(error) or "the connection broke") from None
 
+    async def _read(self, response: httpx2.Response) -> bytes:
+        content = bytearray()
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) > MAX_BODY_BYTES:
+                raise ProviderError(f"{self.label} answered more than {MAX_BODY_BYTES} bytes")
+        return bytes(content)
+
+    @staticmethod
+    async def _beginning(response: httpx2.Response) -> bytes:
+        """Enough of a refusal to tell why; it may have no end."""
+        content = bytearray()
+        async for chunk in response.aiter_bytes():
+            content += chunk[:MAX_REFUSAL_BYTES]
+            if len(content) >= MAX_REFUSAL_BYTES:
+                break
+        return bytes(content)
+
     async def _events(self, response: httpx2.Response) -> AsyncIterator[str]:
-        reader = EventReader()
+        reader, num_bytes = EventReader(), 0
         try:
             async for chunk in response.aiter_bytes():
+                num_bytes += len(chunk)
+                if num_bytes > MAX_STREAM_BYTES:
+                    raise EventTooLongError(f"a stream of more than {MAX_STREAM_BYTES} bytes")
                 for data in reader.feed(chunk):
                     yield data
         except EventTooLongError as error:

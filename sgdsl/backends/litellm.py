@@ -80,6 +80,7 @@ class LiteLLM(ApiBackend):
         super().__init__(
             OpenAIWire(caller, model_name, abilities),
             label=f"LiteLLM {model_name} at {caller.label}",
+            secret=secret,
             chat_template=chat_template,
             max_in_flight=max_in_flight,
             constraint_retries=constraint_retries,

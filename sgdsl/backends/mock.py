@@ -7,6 +7,7 @@ violates it fails its node.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from grammars import Constraint
-from sgdsl.backends.base import BackendStats
+from sgdsl.backends.base import BackendStats, closed
 from sgdsl.backends.script import Replies, Reply, Request, Scores, Script, Stall
 from sgdsl.backends.validation import violation
 from sgdsl.chat import PLAIN, ChatTemplate
@@ -85,6 +86,7 @@ class MockBackend:
         self._stepwise = stepwise
         self._checks = check_constraints
         self._latency_s = latency_s
+        self._process_id = os.getpid()
         self._threaded = stepwise or callable(latency_s) or latency_s > 0
         if self._threaded:
             threading.Thread(target=self._serve, name="sgdsl-mock", daemon=True).start()
@@ -107,6 +109,8 @@ class MockBackend:
         if self._dead is not None:
             run.fail(self._dead)
         if self._threaded:
+            if os.getpid() != self._process_id:
+                run.fail(closed("the mock"))
             self._bell.set()
             return
         self._due.append(run)

@@ -61,9 +61,9 @@ class OpenAI(ApiBackend):
     has beyond OpenAI's fields: "vllm", "sglang" or "sgdsl", or names of ours to its fields, such as
     {"regex": "guided_regex"}. `extra`: fields that go into every request as they are.
 
-    `timeout_s`: without any answer. `max_retries`: of requests that failed for a while;
-    `constraint_retries`: of answers that do not satisfy their gen's constraint. `transport`: of
-    httpx2, for tests.
+    `timeout_s`: for an answer, or the next event of a stream. `max_retries`: of requests that
+    failed for a while; `constraint_retries`: of answers that do not satisfy their gen's constraint.
+    `transport`: of httpx2, for tests.
     """
 
     def __init__(
@@ -93,9 +93,10 @@ class OpenAI(ApiBackend):
             api_key = os.environ.get("OPENAI_API_KEY")
         if is_openai and is_chat_model is None:
             is_chat_model = not model_name.startswith(COMPLETION_MODELS)
+        secret = Secret(api_key)
         http = Http(
             check_url("OpenAI", url),
-            Secret(api_key),
+            secret,
             headers=bearer,
             timeout_s=timeout_s,
             max_retries=max_retries,
@@ -113,6 +114,7 @@ class OpenAI(ApiBackend):
         super().__init__(
             OpenAIWire(http, model_name, abilities),
             label=f"OpenAI {model_name} at {http.label}",
+            secret=secret,
             chat_template=chat_template,
             max_in_flight=max_in_flight,
             constraint_retries=constraint_retries,

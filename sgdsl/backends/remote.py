@@ -17,7 +17,7 @@ from typing import Any, Self
 import httpx2
 
 from sgdsl.backends.api_driver import LoopThread
-from sgdsl.backends.base import BackendStats
+from sgdsl.backends.base import BackendStats, closed
 from sgdsl.backends.follower import Follower
 from sgdsl.backends.http import Secret
 from sgdsl.backends.openai import bearer, check_url
@@ -25,7 +25,7 @@ from sgdsl.backends.replica import Answered, Chosen, Failed, Replica
 from sgdsl.backends.shapes import count
 from sgdsl.backends.sse import EventReader, EventTooLongError
 from sgdsl.chat import ChatTemplate
-from sgdsl.errors import BackendError, ProviderError, UsageError
+from sgdsl.errors import BackendError, ProviderError
 from sgdsl.graph import shorten
 from sgdsl.machine import Completion
 from sgdsl.protocol import (
@@ -40,6 +40,7 @@ from sgdsl.protocol import (
     encode_sampling,
     encode_scores,
     field_of,
+    to_bytes,
 )
 from sgdsl.run import Run
 
@@ -161,7 +162,7 @@ class RuntimeEndpoint:
         self.close()
 
     def _closed(self) -> BackendError:
-        return BackendError(f"{self!r} was closed before this run could finish")
+        return closed(repr(self))
 
     def _wait_for(self, work: Coroutine[Any, Any, Json]) -> Json:
         done: list[Json | BaseException] = []
@@ -256,8 +257,8 @@ class RuntimeEndpoint:
                 await self._send(f"/programs/{await self._session_id}", body)
         except BackendError as error:
             self._lose(error)
-        except asyncio.CancelledError:
-            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, no run waits for it
+            self._lose(BackendError(f"{self._url} could not be told: {shorten(repr(error), 200)}"))
         finally:
             self._flushing = None
 
@@ -272,8 +273,9 @@ class RuntimeEndpoint:
             error = ProviderError(f"{self._url} ended the connection", retryable=True)
         except BackendError as caught:
             error = caught if isinstance(caught, ProviderError) else ProviderError(str(caught))
-        except UsageError as caught:  # in the shape of an event
-            error = ProviderError(f"{self._url} sent what is no event: {caught}")
+        except Exception as caught:  # noqa: BLE001 - in the shape of an event, whatever it is
+            said = shorten(f"{type(caught).__name__}: {caught}", 500)
+            error = ProviderError(self._secret.scrub(f"{self._url} sent what is no event: {said}"))
         if self._session_id is session_id:
             self._lose(error)
 
@@ -295,9 +297,9 @@ class RuntimeEndpoint:
                 f"{self._url} was silent for {self._silence_s:g} s", retryable=True
             ) from None
         except (httpx2.HTTPError, EventTooLongError, ValueError) as error:
+            said = shorten(f"{type(error).__name__}: {error}", 500)
             raise ProviderError(
-                f"the connection to {self._url} broke: {type(error).__name__}: {error}",
-                retryable=True,
+                self._secret.scrub(f"the connection to {self._url} broke: {said}"), retryable=True
             ) from None
 
     def _take(self, event: Any, session_id: asyncio.Future[str]) -> None:
@@ -310,12 +312,11 @@ class RuntimeEndpoint:
         if remote is None:
             return  # it has ended here before it did there
         follower = remote.follower
-        branch: int | None = event.get("branch")
         if kind == "failed":
-            follower.failed(decode_error(event.get("error")), branch)
-        elif kind == "ended":
-            if event.get("status") in ("failed", "cancelled"):
-                follower.run.fail(BackendError(f"{self._url} ended the run early"))
+            branch = None if event.get("branch") is None else field_of(event, "branch", int)
+            follower.failed(self._decode_error(event.get("error")), branch)
+        elif kind == "ended":  # of a run that is fine there, this is the end here already
+            follower.run.fail(BackendError(f"{self._url} ended the run early"))
         else:
             self._take_answer(follower, kind, field_of(event, "branch", int), event)
         self._settle(remote)
@@ -333,6 +334,10 @@ class RuntimeEndpoint:
             scores = decode_scores(event.get("scores"))
             meta = decode_numbers(field_of(event, "meta", dict))
             follower.answered(branch, Chosen(scores, field_of(event, "draw", float), meta))
+
+    def _decode_error(self, data: Any) -> Exception:
+        message = self._secret.scrub(field_of(data, "message", str))
+        return decode_error({**data, "message": message})
 
     def _lose(self, error: BackendError) -> None:
         """The connection is gone, and with it what the server knew of the runs."""
@@ -355,7 +360,7 @@ class RuntimeEndpoint:
         content = None
         headers = dict(bearer(self._secret.reveal()))
         if body is not None:
-            content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+            content = to_bytes(body)
             headers["content-type"] = "application/json"
         if timeout is None:
             return self._client.build_request(

@@ -108,7 +108,7 @@ class Router:
         """Wake its backend; call it without a lock."""
         try:
             leg.lane.backend.wake(leg.replica)
-        except Exception as error:  # noqa: BLE001 - a broken backend is one that has failed
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it has failed, as broken as it is
             leg.replica.fail(BackendError(f"the backend failed to go on: {error}"))
 
     def stats(self) -> BackendStats:
@@ -183,7 +183,7 @@ class Router:
             leg = journey.set_out(lane, is_trial=is_trial)
         try:
             lane.backend.submit(leg.replica)
-        except Exception as error:  # noqa: BLE001 - a broken backend is one that has failed
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it has failed, as broken as it is
             leg.replica.fail(BackendError(f"the backend failed to take the run: {error}"))
 
     def _take_lane(self, journey: Journey, tokens: int) -> tuple[Lane, bool] | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 import sgdsl as sgl
-from grammars import Regex
+from grammars import Choices, CompileBudgetError, Constraint, Matcher, Regex
 from runtime import sharing
+from runtime.batch import Batch
 from runtime.line import Line
 from runtime.tokenizer import Tokenizer
 from sgdsl import ProgramState
 from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen, Sampling, Text
 from sgdsl.run import Run
 from tests.e2e.conftest import HashService, MakeService
+from tests.patience import PATIENCE_S, await_that
 
 PROMPTS = ["license", "licence of the work", "the work"]
 MAX_TOKENS = 12
@@ -165,20 +169,122 @@ def test_a_stream_of_one_that_follows_is_a_stream(make_service: MakeService) -> 
     assert texts == [states[0].text()] * 3
 
 
-def test_the_outputs_that_are_remembered_are_bounded(tokenizer: Tokenizer) -> None:
+def remembering(
+    tokenizer: Tokenizer, constraint: Constraint | None, num_tokens: int
+) -> sharing.SharedOutputs:
+    """300 outputs of so many tokens were written."""
     shared = sharing.SharedOutputs()
     run = Run(template=tokenizer.chat_template, defaults=DEFAULT_SAMPLING, seed=0)
     sampling = Sampling(temperature=0.0)
     drawn = sharing.Drawn(1, 0.0)
     for number in range(300):
-        key = sharing.key_of([number], sampling, None, prefix=b"", limit=1)
+        key = sharing.key_of([number], sampling, constraint, prefix=b"", limit=1)
         line = Line(ROOT, run)
         assert shared.join(key, line) is None
-        for _ in range(sharing.MAX_TOKENS // 100):
+        for _ in range(num_tokens):
             shared.wrote(line, drawn)
         shared.finish(line)
-    assert shared._num_tokens <= sharing.MAX_TOKENS
+    return shared
+
+
+def test_the_outputs_that_are_remembered_are_bounded(tokenizer: Tokenizer) -> None:
+    num_tokens = sharing.MAX_BYTES // sharing.BYTES_PER_TOKEN // 100
+    shared = remembering(tokenizer, None, num_tokens)
+    assert shared._num_bytes <= sharing.MAX_BYTES
     assert 90 <= len(shared._outputs) <= 100
+
+
+def test_what_is_remembered_counts_with_its_constraint(tokenizer: Tokenizer) -> None:
+    constraint = Choices(["x" * (sharing.MAX_BYTES // 100)])
+    assert 90 <= len(remembering(tokenizer, constraint, 1)._outputs) <= 100
+
+
+def test_short_outputs_count_with_what_they_are_remembered_by(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "MAX_BYTES", 200 << 10)
+    assert 150 <= len(remembering(tokenizer, None, 1)._outputs) <= 200
+
+
+@pytest.mark.parametrize("method", ["whole_mask", "accept_token"])
+@pytest.mark.parametrize("remaining", [20, 15, 9])
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_who_fails_among_equals_fails_alone(
+    make_service: MakeService,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    method: str,
+    remaining: int,
+    victim: int,
+) -> None:
+    """What a step of a grammar may cost is bounded in time, so that of equals one may fail."""
+    service = make_service()
+    whole, asked = getattr(Matcher, method), [0]
+
+    def failing(matcher: Matcher, *given: int) -> object:
+        if matcher.remaining == remaining:
+            asked[0] += 1
+            if asked[0] == victim + 1:
+                raise CompileBudgetError("the step costs too much")
+        return whole(matcher, *given)
+
+    monkeypatch.setattr(Matcher, method, failing)
+
+    @sgl.function
+    def write(s: ProgramState) -> None:
+        forks = s.fork(3)
+        forks += "the license"
+        forks += sgl.gen("x", 20, regex="[ab]{12}", temperature=0, healing=False)
+        forks.join(on_error="collect")
+
+    state = write.run(backend=service, timeout_s=PATIENCE_S)
+    assert state.outcome == sgl.Outcome("ok")
+    texts = [value for value in state["x"] if isinstance(value, str)]
+    num_failed = 1 if asked[0] > victim else 0
+    assert num_failed == (method == "accept_token" or victim == 0)
+    assert len(texts) == 3 - num_failed
+    assert len(set(texts)) == 1
+    service.flush_cache()  # behind the step in which the run has ended
+    service.check_idle()
+
+
+@pytest.mark.parametrize("num_tokens", range(8, 14))
+def test_a_run_that_fails_beside_its_equals_does_not_hold_them_up(
+    make_service: MakeService, monkeypatch: pytest.MonkeyPatch, num_tokens: int
+) -> None:
+    """Also in the very step in which their output ends: it follows, and takes no token any more."""
+    service = make_service()
+    whole, forward, begin = Matcher.whole_mask, service.executor.forward, threading.Event()
+
+    def failing(matcher: Matcher) -> object:
+        if matcher.remaining == 60 - num_tokens:
+            raise CompileBudgetError("the step costs too much")
+        return whole(matcher)
+
+    def waiting(batch: Batch) -> list[int]:
+        assert begin.wait(PATIENCE_S)
+        return forward(batch)
+
+    monkeypatch.setattr(Matcher, "whole_mask", failing)
+    monkeypatch.setattr(service.executor, "forward", waiting)
+
+    @sgl.function
+    def write(s: ProgramState, *, fails: bool) -> None:
+        forks = s.fork(1 + fails)
+        forks[0].append("a" + sgl.gen("x", 20, regex="[ab]{12}", temperature=0, healing=False))
+        if fails:
+            forks[1].append("a" + sgl.gen("y", 60, regex="[cd]{50}", temperature=0, healing=False))
+        forks.join()
+
+    states = [write.run(fails=fails, backend=service, stream=True) for fails in (False, True)]
+    await_that(lambda: service._thread._inbox.qsize() > 0 or service.engine.programs.num_runs == 2)
+    begin.set()
+    errors = [state.error() for state in states]
+    assert errors[0] is None
+    assert isinstance(errors[1], sgl.ProgramError)
+    assert isinstance(errors[1].__cause__, CompileBudgetError)
+    service.flush_cache()  # behind the step that has failed the run
+    service.check_idle()
 
 
 def test_rows_of_one_document_follow_each_other_while_it_is_cached(

@@ -651,3 +651,18 @@ def test_a_conversation_comes_before_an_async_body() -> None:
         asyncio.run(appends.arun(backend=MockBackend(), messages=messages)).messages() == messages
     )
     assert "user {" in str(appends.trace(messages=messages))
+
+
+def test_ctrl_c_between_two_rows_loses_none_that_goes_on() -> None:
+    @sgl.function
+    async def ask(s: sgl.AsyncProgramState, index: int) -> None:
+        s += "a" + sgl.gen("slow" if index else "fast")
+
+    backend = sgl.MockBackend({"slow": sgl.STALL}, max_in_flight=4)
+    rows = ask.run_batch(((index,) for index in range(9)), backend=backend, generator_style=True)
+    assert next(iter(rows)).outcome == sgl.Outcome("ok")
+    with pytest.raises(sgl.BatchInterrupted) as raised:
+        rows.throw(KeyboardInterrupt())  # type: ignore[attr-defined]
+    statuses = [state.outcome and state.outcome.status for state in raised.value.states]
+    assert statuses == ["cancelled"] * len(statuses)
+    assert len(statuses) >= 3

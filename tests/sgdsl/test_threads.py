@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +91,43 @@ def test_streams_inside_of_streams_do_not_run_out_of_threads(
 
     state = outer.run(backend=MockBackend(), stream=True)
     assert state.ret_value == "mock"
+
+
+FORK = """
+import asyncio, os, sys
+import sgdsl as sgl
+
+@sgl.function
+def ask(s):
+    s += "a" + sgl.gen("x")
+
+mock, threaded = sgl.MockBackend(), sgl.MockBackend(stepwise=True)
+api = sgl.OpenAI("m", "http://127.0.0.1:9/v1", api_key="k", max_retries=0)
+for backend in (mock, threaded, api):
+    ask.run(backend=backend, timeout_s=9)  # threads for bodies and for deadlines are idle now
+asyncio.run(ask.arun_batch([()], backend=mock))
+if os.fork() == 0:
+    states = [ask.run(backend=backend, timeout_s=9) for backend in (mock, threaded, api)]
+    states += ask.run_batch([()], backend=mock, timeout_s=9)
+    states += asyncio.run(ask.arun_batch([()], backend=mock))
+    print([state.outcome.status for state in states], states[1].error(), states[2].error())
+    api.close()
+    sys.stdout.flush()
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_fork_of_the_process_has_threads_of_its_own() -> None:
+    root = Path(__file__).parents[2]
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=True,
+        timeout=4 * PATIENCE_S,
+    )
+    assert found.stdout.startswith("['ok', 'failed', 'failed', 'ok', 'ok']")
+    assert found.stdout.count("before this process was forked") == 2
+    assert not found.stderr

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +19,7 @@ from sgdsl import MockBackend, ProgramState, gen, select
 from sgdsl.backends.remote import RuntimeEndpoint
 from sgdsl.chat import CHATML
 from sgdsl.protocol import VERSION
+from sgdsl.run import Run
 from tests.patience import PATIENCE_S
 from tests.runtime.server.live import LiveServer
 
@@ -297,7 +300,19 @@ def test_a_plain_post_runs_a_graph_and_ends_with_its_runs(mock: MockBackend) -> 
         (["text"], "'text' is no object"),
         (
             [{"kind": "Join", "id": 0, "branch": 0, "children": [9], "mode": "gather_variable"}],
-            "failed",
+            "a fork is joined where it was forked",
+        ),
+        (
+            [
+                {"kind": "Fork", "id": 0, "branch": 0, "children": [1]},
+                {"kind": "Join", "id": 1, "branch": 1, "children": [1], "mode": "gather_variable"},
+            ],
+            "a fork is joined where it was forked",
+        ),
+        ([{"kind": "Fork", "id": 0, "branch": 0, "children": [-1]}], "the graph is malformed"),
+        (
+            [{"kind": "Fork", "id": 0, "branch": 0, "children": [*range(1, 100_001)]}],
+            "at most 100000 nodes and forks",
         ),
         ("text", "nodes='text' is not allowed"),
     ],
@@ -409,3 +424,59 @@ def test_log_probabilities_and_cached_prefixes_are_the_same_over_the_wire(
     assert [[token[1:] for token in tops] for tops in there[names[1]]] == [
         [token[1:] for token in tops] for tops in here[names[1]]
     ]
+
+
+def test_what_is_no_text_travels_and_disturbs_no_other_run(mock: MockBackend) -> None:
+    @sgl.function
+    def note(s: ProgramState, name: str) -> None:
+        s[name] = name
+        s += "a" + gen(name + "y")
+
+    with LiveServer(mock) as server, RuntimeEndpoint(server.url) as remote:
+        states = note.run_batch([("x",), ("\ud800",)], backend=remote, timeout_s=PATIENCE_S)
+        assert [state.outcome for state in states] == [sgl.Outcome("ok")] * 2
+        assert states[1]["\ud800y"] == "mock"
+
+
+class SlowToTake(MockBackend):
+    """Takes its time for runs that are submitted, as one does that compiles their constraints."""
+
+    def submit(self, run: Run) -> None:
+        time.sleep(0.5)
+        super().submit(run)
+
+
+def test_a_server_that_takes_its_time_for_a_run_is_not_silent() -> None:
+    @sgl.function
+    def ask(s: ProgramState) -> None:
+        s += "a" + gen("x")
+
+    with (
+        LiveServer(SlowToTake()) as server,
+        RuntimeEndpoint(server.url, silence_s=1.2) as remote,
+    ):
+        states = ask.run_batch([()] * 4, backend=remote, timeout_s=3 * PATIENCE_S)
+        assert [state.outcome for state in states] == [sgl.Outcome("ok")] * 4
+
+
+def test_clients_that_are_slow_to_serve_hold_up_no_other() -> None:
+    @sgl.function
+    def ask(s: ProgramState, name: str) -> None:
+        s += name + gen("x")
+
+    held = threading.Event()
+
+    class Held(MockBackend):
+        def submit(self, run: Run) -> None:
+            if [node for node in run.explain().nodes if "HOLD" in str(node)]:
+                held.wait(PATIENCE_S)
+            super().submit(run)
+
+    with LiveServer(Held()) as server, ExitStack() as stack:
+        remotes = [stack.enter_context(RuntimeEndpoint(server.url)) for _ in range(41)]
+        waiting = [ask.run("HOLD", backend=remote, stream=True) for remote in remotes[:40]]
+        state = ask.run("go", backend=remotes[40], timeout_s=PATIENCE_S)
+        assert state.outcome == sgl.Outcome("ok")
+        held.set()
+        for state in waiting:
+            assert state.error() is None
