@@ -59,8 +59,8 @@ def instant_backend(name: str, sgl: Any) -> Any:
 
 
 def most_threads(call: Callable[[], object]) -> int:
-    """The most threads that there were during `call`, beside this one and the one that looks."""
-    most, over = 0, threading.Event()
+    """The most threads that `call` added to those that there are, without the one that looks."""
+    before, most, over = threading.active_count(), 0, threading.Event()
 
     def look() -> None:
         nonlocal most
@@ -72,7 +72,7 @@ def most_threads(call: Callable[[], object]) -> int:
     call()
     over.set()
     watcher.join()
-    return max(most - 2, 0)
+    return max(most - before - 1, 0)
 
 
 def main(arguments: list[str]) -> None:

@@ -96,7 +96,7 @@ def test_a_mask_that_costs_too_much_fails_its_row_alone(
         assert isinstance(error, ProgramError)
         assert isinstance(error.__cause__, CompileBudgetError)
         assert "needs more than 300" in str(error)
-        assert "gen x Regex" in str(error)
+        assert "gen x regex=" in str(error)
         assert "test_masks.py:" in str(error)
     service.flush_cache()  # behind the step that has failed the row
     service.check_idle()
