@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from sgdsl.async_state import AsyncProgramState
-from sgdsl.async_waiting import until
+from sgdsl.async_waiting import stay_awake, until
 from sgdsl.backends.base import Backend
 from sgdsl.context import caller
 from sgdsl.errors import CancelledError, UsageError
@@ -67,7 +67,9 @@ class AsyncExecution(Execution):
         """Run the body on a loop of its own. Raises what it raises, after ending its run."""
         refuse_running_loop("run", "await f.arun(...)")
         try:
-            asyncio.run(self.body_async())
+            with asyncio.Runner() as runner:
+                stay_awake(runner.get_loop())
+                runner.run(self.body_async())
         finally:
             self.run.loop_thread = None
 

@@ -10,8 +10,15 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from sgdsl.run import Run
+from sgdsl.run import LOOK_UP_S, Run
 from sgdsl.threads import submits
+
+
+def stay_awake(loop: asyncio.AbstractEventLoop) -> None:
+    """Have a loop of ours look up now and then. Ctrl-C is heard between two steps of Python: one
+    that comes just before the loop begins to wait in the system is heard when it wakes.
+    """
+    loop.call_later(LOOK_UP_S, stay_awake, loop)
 
 
 class Bell:

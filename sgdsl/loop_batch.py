@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sgdsl.async_batch import AsyncBatch
 from sgdsl.async_execution import refuse_running_loop
-from sgdsl.async_waiting import Bell
+from sgdsl.async_waiting import Bell, stay_awake
 from sgdsl.batch import Batch
 from sgdsl.batch_errors import BatchInterrupted
 from sgdsl.state import ProgramState
@@ -38,6 +38,7 @@ class LoopBatch:
 
     def collect(self) -> list[State]:
         with asyncio.Runner() as runner:
+            stay_awake(runner.get_loop())
             try:
                 return runner.run(self._batch.collect())
             except KeyboardInterrupt:
@@ -64,6 +65,7 @@ class LoopBatch:
 
         coming: Any = None
         with asyncio.Runner() as runner:
+            stay_awake(runner.get_loop())
             try:
                 while (row := runner.run(coming := following())) is not _END:
                     yield row

@@ -110,7 +110,7 @@ def test_an_integer_is_a_float_and_a_list_of_texts_a_list_of_values() -> None:
         assert type(s.get("n", float)) is float
         assert s.get("two", list[int]) == [2, 3]
         assert s.get("each", list[Point]) == [Point(x=1), Point(x=2)]
-        with pytest.raises(sgl.ProgramError, match="the text '2' is none"):
+        with pytest.raises(sgl.ProgramError, match="the text '2' is not one"):
             s.get("two", list[Colour])
 
     replies = {"n": "1", "two": ["2", "3"], "each": ['{"x":1}', '{"x":2}']}
