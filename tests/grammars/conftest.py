@@ -1,0 +1,22 @@
+"""How much a constraint may cost in these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from grammars import Compiler
+
+
+@pytest.fixture(scope="package", autouse=True)
+def patient_steps() -> Iterator[None]:
+    """A step may take longer than users would wait: how many seconds one takes depends on who else
+    uses the machine. How many steps there may be, and the limits that tests set, stay as they are.
+    """
+    defaults = Compiler.__init__.__kwdefaults__
+    assert defaults is not None, "its limits are keywords with defaults"
+    before = defaults["max_lazy_seconds"]
+    defaults["max_lazy_seconds"] = 30.0
+    yield
+    defaults["max_lazy_seconds"] = before
