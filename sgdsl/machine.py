@@ -100,7 +100,7 @@ class Machine:
         self._seed = seed
         self.branches: dict[int, Branch] = {ROOT: Branch(ROOT)}
         self._early: dict[int, deque[Node]] = {}
-        self._failures = Failures(self.branches, self._open)
+        self._failures: Failures[Branch] | None = None  # made by the first: it refers to us
         self.closed = False
         self._num_truncated = 0
         self.unread: list[Lazy] = []
@@ -124,6 +124,7 @@ class Machine:
         for node in nodes:
             branch = self.branches.get(node.branch)
             if branch is not None and branch.error is not None:
+                assert self._failures is not None, "a branch that has failed is known there"
                 self._failures.drop(branch, node)
                 continue
             queue = branch.queue if branch else self._early.setdefault(node.branch, deque())
@@ -152,6 +153,8 @@ class Machine:
         """
         branch = self.branches[branch_id]
         if branch.error is None:
+            if self._failures is None:
+                self._failures = Failures(self.branches, self._open)
             self._failures.begin(branch, error)
         branch.active = None
         branch.partial = ""
@@ -159,10 +162,11 @@ class Machine:
 
     def overdue(self) -> ProgramError | None:
         """A failure that has waited for its join, and now has to end the run."""
-        return self._failures.end_run(closed=self.closed)
+        return None if self._failures is None else self._failures.end_run(closed=self.closed)
 
     def release(self) -> None:
         self._early = {}
+        self._failures = None
         for branch in self.branches.values():
             branch.release()
 

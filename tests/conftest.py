@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ from tests.tiny_llama import write_tiny_llama
 # A shared machine may stand still at any moment: no example is judged by its time.
 settings.register_profile("sgdsl", deadline=None)
 settings.load_profile("sgdsl")
+
+# POSIX, shell, 2.11: what a script runs in the background starts with Ctrl-C ignored, and Python
+# leaves that as it is. The tests of Ctrl-C are run there too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -49,9 +49,9 @@ class Watcher:
 
     def answered(self, branch_id: int, answer: Completion | Chosen) -> None: ...
 
-    def failed(self, cause: BaseException, branch_id: int | None) -> bool:
+    def failed(self, cause: BaseException, branch_id: int | None) -> bool:  # noqa: ARG002
         """Whether that is the end of the replica, whatever the graph says of failures."""
-        raise NotImplementedError
+        return False
 
     def finished(self) -> None: ...
 

@@ -76,8 +76,6 @@ def test_ctrl_c_keeps_what_is_finished_and_cancels_the_rest(make_service: MakeSe
     main = threading.main_thread().ident
     assert main is not None
     steps = iter(range(10**9))
-    # A library that ran before may have taken the signal for itself, behind Python's back.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupting(batch: Batch) -> list[int]:
         if next(steps) == 60:

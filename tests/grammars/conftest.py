@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from grammars import Compiler
+from grammars import Compiler, compiler
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -17,6 +17,11 @@ def patient_steps() -> Iterator[None]:
     defaults = Compiler.__init__.__kwdefaults__
     assert defaults is not None, "its limits are keywords with defaults"
     before = defaults["max_lazy_seconds"]
+    kept = (compiler._byte_compiler, compiler._compiler_of)  # made with the defaults of their time
     defaults["max_lazy_seconds"] = 30.0
+    for each in kept:
+        each.cache_clear()
     yield
     defaults["max_lazy_seconds"] = before
+    for each in kept:
+        each.cache_clear()

@@ -466,6 +466,27 @@ def test_memory_beside_the_results_does_not_grow_with_the_batch() -> None:
     assert peak(2000) < 1.5 * peak(500)
 
 
+def test_the_rows_of_a_batch_leave_nothing_to_the_garbage_collector() -> None:
+    # Each collection walks through all that the process holds: no row may need one.
+    def used(rows: int) -> int:
+        tracemalloc.start()
+        for state in static.run_batch(
+            ((i,) for i in range(rows)), backend=MockBackend(max_in_flight=8), generator_style=True
+        ):
+            assert state.text()
+        used = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return used
+
+    used(100)
+    gc.collect()
+    gc.disable()
+    try:
+        assert used(1000) < 2 * used(200)
+    finally:
+        gc.enable()
+
+
 def test_finished_runs_leave_no_threads() -> None:
     reading.run_batch([(i,) for i in range(20)], backend=MockBackend(echo))
     deadline = time.monotonic() + PATIENCE_S
