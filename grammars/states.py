@@ -19,6 +19,7 @@ from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
 from grammars.noting import is_decided_by_notes
+from grammars.pages import int32_zeros
 
 DEAD = 0
 
@@ -39,7 +40,7 @@ class StateTable:
 
     def clear(self) -> None:
         """Forgets every state."""
-        self.table: NDArray[np.int32] = np.zeros((FIRST_CAPACITY, 256), dtype=np.int32)
+        self.table: NDArray[np.int32] = int32_zeros(FIRST_CAPACITY, 256)
         self.filled: NDArray[np.bool_] = np.zeros(FIRST_CAPACITY, dtype=bool)
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
