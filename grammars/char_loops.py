@@ -64,6 +64,11 @@ class CharLoop:
     tail: Expr
     leaving: Arms
 
+    @property
+    def is_even(self) -> bool:
+        """Whether no count matters: at any border the state is the same."""
+        return self.low == 0 and self.high is None
+
     def has_room(self, code: int) -> bool:
         """Whether the run is long enough for a code."""
         part, count = divmod(code, self.stride)
@@ -119,14 +124,14 @@ class CharLoops:
         """Keep no expression."""
         self._bodies.clear()
 
-    def walk(self, loop: CharLoop, trie: Trie) -> CharWalk:
-        """The walks of a trie for the run's x: those of any x with the same steps."""
-        key = loop.x.steps.tobytes(), trie
+    def walk(self, steps: NDArray[np.uint8], trie: Trie) -> CharWalk:
+        """The walks of a trie for any x with these steps."""
+        key = steps.tobytes(), trie
         found = self._walks.get(key)
         if found is not None:
             self._walks.move_to_end(key)
             return found
-        found = self._walks[key] = CharWalk(loop.x.steps, trie)
+        found = self._walks[key] = CharWalk(steps, trie)
         self._num_bytes += found.num_bytes
         while self._num_bytes > MAX_KEPT_BYTES and len(self._walks) > 1:
             self._num_bytes -= self._walks.popitem(last=False)[1].num_bytes

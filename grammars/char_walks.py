@@ -30,6 +30,9 @@ BROKEN, BORDER = 0, 1
 MAX_KEPT_BELOW = 128
 """Walks below places that are no borders of the walk from the root: of a few hundred nodes."""
 
+MOST = 8
+"""What lies below some nodes is most of all when so many times what is left out is not more."""
+
 
 class Below(NamedTuple):
     """What lies below some nodes of a trie, each at a border: in the run, and next to it.
@@ -112,14 +115,56 @@ class CharWalk:
         return ids.astype(np.uint16 if ids.max(initial=0) < 1 << 16 else np.uint32)
 
     @cached_property
-    def whole_codes(self) -> list[int]:
-        """The codes that occur in `whole`."""
-        return self.present(self.whole.codes)
+    def _whole_numbers(self) -> NDArray[np.intp]:
+        """How many tokens of `whole` have each code. # [num_codes]"""
+        return np.bincount(self.whole.codes, minlength=self.num_codes)
+
+    def codes_but(self, missing: Ids) -> list[int]:
+        """The codes that occur in `whole` without these of its places (see `missing_below`)."""
+        left = self._whole_numbers - np.bincount(
+            self.whole.codes[missing], minlength=self.num_codes
+        )
+        found: list[int] = left.nonzero()[0].tolist()
+        return found
 
     def present(self, codes: Int32) -> list[int]:
         """Those that occur, each once, ascending."""
         found: list[int] = np.bincount(codes, minlength=self.num_codes).nonzero()[0].tolist()
         return found
+
+    @cached_property
+    def _inside_before(self) -> Int32:
+        """For each place in the trie's order, how many tokens of `whole` come before it."""
+        before = np.zeros(len(self._codes) + 1, dtype=np.int32)
+        np.cumsum(self._codes >= 0, out=before[1:])
+        return before
+
+    def missing_below(self, nodes: Ids) -> Ids | None:
+        """The places in `whole` of what is not below these nodes (none below another), where
+        they are borders of the walk from the root and most of it is; None elsewhere.
+        """
+        if len(nodes) == 1 and not nodes[0]:
+            return np.zeros(0, dtype=np.intp)
+        if (self._part[nodes] != BORDER).any():
+            return None
+        trie = self._trie
+        first = np.sort(trie.first_below[nodes] + trie.num_at[nodes])
+        last = np.sort(trie.last_below[nodes])
+        before, end = self._inside_before, len(self._codes)
+        gaps = before[np.append(0, last)], before[np.append(first, end)]
+        if MOST * int((gaps[1] - gaps[0]).sum()) > len(self.whole.tokens):
+            return None
+        return ranges(*gaps)
+
+    def exits_below(self, nodes: Ids) -> tuple[Ids, Int32]:
+        """The exits below borders of the walk from the root, with counts from 0 at each."""
+        trie = self._trie
+        first, last = trie.first_below[nodes] + trie.num_at[nodes], trie.last_below[nodes]
+        first = np.searchsorted(self._exit_places, first)
+        last = np.searchsorted(self._exit_places, last)
+        outside = ranges(first, last)
+        offset = self._count[nodes].astype(np.int32)
+        return self._exits[outside], self._exit_counts[outside] - offset.repeat(last - first)
 
     def below(self, nodes: Ids) -> Below:
         """What lies below nodes that are not below each other, with counts from 0 at each."""
@@ -151,11 +196,7 @@ class CharWalk:
         codes = self._codes[places]
         inside = (codes >= 0).nonzero()[0]
         codes = codes - offset.repeat(last - first)
-        first = np.searchsorted(self._exit_places, first)
-        last = np.searchsorted(self._exit_places, last)
-        outside = ranges(first, last)
-        counts = self._exit_counts[outside] - offset.repeat(last - first)
-        return Below(trie.in_order[places[inside]], codes[inside], self._exits[outside], counts)
+        return Below(trie.in_order[places[inside]], codes[inside], *self.exits_below(nodes))
 
     def _walked(self, nodes: Ids) -> Below:
         """Below other nodes: level by level."""

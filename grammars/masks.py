@@ -17,7 +17,7 @@ from grammars.row_table import RowTable
 from grammars.spelling import UNREACHABLE
 from grammars.states import StateTable
 from grammars.trie import Int32, Trie
-from grammars.trie_walk import Reached, Run, TrieWalks
+from grammars.trie_walk import Reached, Run, TrieWalks, WideRun
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
 
 UNSURE = UNREACHABLE + 1
@@ -78,40 +78,44 @@ def _compact(numbers: NDArray[np.integer], highest: int) -> NDArray[np.integer]:
 
 
 class RunMask:
-    """The tokens that stay inside of a run, where the whole vocabulary is tried: as a `BandMask`,
-    but all runs of one x have the same lists.
+    """The tokens that stay inside of a wide run: as a `BandMask`, but all runs of one x have the
+    same lists.
     """
 
-    __slots__ = ("_costs", "_walk", "dearest", "row")
+    __slots__ = ("_costs", "_missing", "_walk", "dearest", "row")
 
     unsure: tuple[int, ...] = ()
     crossing: tuple[int, ...] = ()
 
-    def __init__(self, run: Run, completions: Completions) -> None:
-        loop, walk = run.loop, run.walk
-        self._walk = walk
-        self._costs = loop.costs(completions, walk.whole_codes)
+    def __init__(self, run: WideRun, completions: Completions) -> None:
+        self._walk, self._missing = run.walk, run.missing
+        self._costs = run.loop.costs(completions, run.walk.codes_but(run.missing))
         possible = self._costs < UNREACHABLE
         self.dearest = int(self._costs.max(initial=-1, where=possible))
         self.row = self._row(possible, completions.vocabulary)
 
     def _row(self, possible: NDArray[np.bool_], vocabulary: Vocabulary) -> Int32:
-        """The row of the codes that are possible: one of a few."""
+        """The row of the codes that are possible, one of a few, without what is missing."""
         key = possible.tobytes()
         found = self._walk.rows.get(key)
         if found is None:
             found = vocabulary.pack(self._walk.whole_ids[possible[self._walk.whole.codes]])
             self._walk.rows[key] = found
+        if len(self._missing):
+            found = found & ~vocabulary.pack(self._walk.whole_ids[self._missing])
         return found
 
     @property
     def num_bytes(self) -> int:
         """What it keeps in memory that others do not, about."""
-        return BYTES_PER_MASK + self._costs.nbytes
+        own_row = self.row.nbytes if len(self._missing) else 0
+        return BYTES_PER_MASK + self._costs.nbytes + self._missing.nbytes + own_row
 
     def affordable(self, cost: int) -> NDArray[np.integer]:
         """The ids of the tokens after which finishing costs at most `cost`."""
-        return self._walk.whole_ids[(self._costs <= cost)[self._walk.whole.codes]]
+        fits = (self._costs <= cost)[self._walk.whole.codes]
+        fits[self._missing] = False
+        return self._walk.whole_ids[fits]
 
 
 MaskPart = BandMask | RunMask
@@ -205,23 +209,30 @@ class Mask:
 
 def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
-    return _listed(node, walks.after_tokens(node, trie), trie, states)
+    reached = walks.after_tokens(node, trie)
+    return _listed(node, reached, reached.all_runs(), trie=trie, states=states)
 
 
 def compute_parts(
     node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks
 ) -> list[MaskPart]:
-    """The same as parts: where the state is a run, what stays inside of it is one of them."""
+    """The same as parts: each run that is wide is one of them, and all else."""
     reached = walks.after_tokens(node, trie)
-    if not reached.whole:
-        return [_listed(node, reached, trie, states)]
-    run = RunMask(reached.runs[0], states.completions)
-    others = reached._replace(runs=reached.runs[1:])
-    return [run, _listed(node, others, trie, states)]
+    runs, wide = list(reached.runs), list[MaskPart]()
+    for run in reached.wide_runs:
+        if run.loop.tail.pending and not node.pending:
+            runs.append(run.listed())
+        else:
+            wide.append(RunMask(run, states.completions))
+    return [*wide, _listed(node, reached, runs, trie=trie, states=states)]
 
 
-def _listed(node: Expr, reached: Reached, trie: Trie, states: StateTable) -> BandMask:
-    """All that is reached from `node`, with the cost of finishing after each token."""
+def _listed(
+    node: Expr, reached: Reached, runs: Sequence[Run], *, trie: Trie, states: StateTable
+) -> BandMask:
+    """What is reached from `node`, also inside of `runs`, with the cost of finishing after each
+    token.
+    """
     completions = states.completions
     cost_of = np.zeros(len(states), dtype=np.int32)
     is_crossing = np.zeros(len(states), dtype=bool)
@@ -236,7 +247,7 @@ def _listed(node: Expr, reached: Reached, trie: Trie, states: StateTable) -> Ban
         stretch = max(stretch, completions.stretch(following))
     tokens, costs = [reached.tokens], [cost_of[reached.states]]
     crossing = [is_crossing[reached.states]]
-    for loop, walk, inside, codes in reached.runs:
+    for loop, walk, inside, codes in runs:
         tokens.append(inside)
         costs.append(loop.costs(completions, walk.present(codes))[codes])
         crossing.append(np.full(len(inside), loop.tail.pending and not node.pending))
