@@ -20,8 +20,15 @@ from grammars.expr import Expr
 from grammars.states import DEAD, StateTable, members
 from grammars.trie import Int32
 
-WIDE = 24
-"""Bytes of a set whose chains are followed; a narrower one reaches little."""
+_LOWER = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz")
+_UPPER = sum(1 << byte for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_WORD = _LOWER | _UPPER | sum(1 << byte for byte in b"0123456789")
+_SPACED = _WORD | 1 << ord(" ")
+_PRINTED = sum(1 << byte for byte in range(32, 127)) & ~(1 << ord('"') | 1 << ord("\\"))
+
+SETS = (_PRINTED, _SPACED, _WORD, _LOWER | _UPPER, _LOWER, _UPPER)
+"""The sets whose chains are followed, the widest first: a few, since the walks of each take memory,
+and more time than they save once. Those of other sets go by the widest of these within."""
 
 
 class Chain:
@@ -85,15 +92,19 @@ class Chains:
 
     def _found(self, state_id: int) -> Chain | None:
         """By the widest of its arms; where the next state's is wider, the chain begins there."""
-        inside, rest = self._widest(self._states.node(state_id))
-        if inside.bit_count() < WIDE:
+        widest, rest = self._widest(self._states.node(state_id))
+        inside = set_within(widest)
+        if not inside or self._widest(rest)[0] != widest:
             return None
         following = self._states.id_of(rest)
-        if following == DEAD or self._widest(rest)[0] != inside:
-            return None
-        return Chain(self._states, [state_id, following], inside)
+        return None if following == DEAD else Chain(self._states, [state_id, following], inside)
 
     def _widest(self, node: Expr) -> tuple[int, Expr]:
         algebra = self._states.completions.algebra
         found = arms(algebra, node)
         return max(found, key=lambda arm: arm[0].bit_count(), default=(0, algebra.empty))
+
+
+def set_within(mask: int) -> int:
+    """The widest of the SETS that a set has all bytes of; 0 where it has none."""
+    return next((inside for inside in SETS if inside & mask == inside), 0)
