@@ -38,8 +38,7 @@ class Chain:
         self._states = states
         self._inside = inside
         self._found = list(first)
-        self.steps: NDArray[np.uint8] = np.zeros((2, 256), dtype=np.uint8)
-        self.steps[1, members(inside)] = BORDER
+        self.steps = steps_of(inside)
 
     @property
     def second(self) -> int:
@@ -103,6 +102,13 @@ class Chains:
         algebra = self._states.completions.algebra
         found = arms(algebra, node)
         return max(found, key=lambda arm: arm[0].bit_count(), default=(0, algebra.empty))
+
+
+def steps_of(inside: int) -> NDArray[np.uint8]:
+    """The steps of a set of bytes (see `char_walks`). # uint8 [2, 256]"""
+    steps = np.zeros((2, 256), dtype=np.uint8)
+    steps[1, members(inside)] = BORDER
+    return steps
 
 
 def set_within(mask: int) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from grammars.algebra import Algebra
 from grammars.char_walks import BORDER, BROKEN, CharWalk
 from grammars.completion import Completions
+from grammars.cost_bounds import CostBounds
 from grammars.derive import arms
 from grammars.expr import Arms, Concat, Expr, Repeat
 from grammars.noting import ROUNDS, has_ref, has_room
@@ -68,6 +69,22 @@ class CharLoop:
     def is_even(self) -> bool:
         """Whether no count matters: at any border the state is the same."""
         return self.low == 0 and self.high is None
+
+    @property
+    def room(self) -> NDArray[np.bool_]:
+        """For which codes the run is long enough. # [number of codes]"""
+        number = (len(self.x.parts) + 1) * self.stride
+        if self.high is None:
+            return np.ones(number, dtype=bool)
+        part, count = np.divmod(np.arange(number), self.stride)
+        found: NDArray[np.bool_] = count + (part > 0) <= self.high
+        return found
+
+    def bound(self, bounds: CostBounds) -> int:
+        """The cost of finishing anywhere inside is at most this."""
+        begun = max(map(bounds.bound, self.x.parts), default=0)
+        rounds = self.low * bounds.bound(self.x.body) if self.low else 0
+        return min(begun + rounds + bounds.bound(self.tail), UNREACHABLE)
 
     def has_room(self, code: int) -> bool:
         """Whether the run is long enough for a code."""

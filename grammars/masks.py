@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grammars.completion import Completions
+from grammars.cost_bounds import CostBounds
 from grammars.expr import Expr
 from grammars.row_table import RowTable
 from grammars.spelling import UNREACHABLE
@@ -92,18 +93,7 @@ class RunMask:
         self._costs = run.loop.costs(completions, run.walk.codes_but(run.missing))
         possible = self._costs < UNREACHABLE
         self.dearest = int(self._costs.max(initial=-1, where=possible))
-        self.row = self._row(possible, completions.vocabulary)
-
-    def _row(self, possible: NDArray[np.bool_], vocabulary: Vocabulary) -> Int32:
-        """The row of the codes that are possible, one of a few, without what is missing."""
-        key = possible.tobytes()
-        found = self._walk.rows.get(key)
-        if found is None:
-            found = vocabulary.pack(self._walk.whole_ids[possible[self._walk.whole.codes]])
-            self._walk.rows[key] = found
-        if len(self._missing):
-            found = found & ~vocabulary.pack(self._walk.whole_ids[self._missing])
-        return found
+        self.row = run_row(run, possible, completions.vocabulary)
 
     @property
     def num_bytes(self) -> int:
@@ -118,7 +108,35 @@ class RunMask:
         return self._walk.whole_ids[fits]
 
 
-MaskPart = BandMask | RunMask
+def run_row(run: WideRun, possible: NDArray[np.bool_], vocabulary: Vocabulary) -> Int32:
+    """The row of the codes that are possible, one of a few, without what is missing."""
+    walk, key = run.walk, possible.tobytes()
+    found = walk.rows.get(key)
+    if found is None:
+        found = walk.rows[key] = vocabulary.pack(walk.whole_ids[possible[walk.whole.codes]])
+    if len(run.missing):
+        found = found & ~vocabulary.pack(walk.whole_ids[run.missing])
+    return found
+
+
+class BoundedPart:
+    """Allowed tokens, after each of which finishing costs at most `dearest`; that is all."""
+
+    __slots__ = ("dearest", "row")
+
+    unsure: tuple[int, ...] = ()
+    crossing: tuple[int, ...] = ()
+
+    def __init__(self, row: Int32, dearest: int) -> None:
+        self.row = row
+        self.dearest = dearest
+
+    def affordable(self, cost: int) -> NDArray[np.integer]:
+        """Not known: whoever asks needs the mask with its costs."""
+        raise AssertionError(f"a bounded mask does not know what costs at most {cost}")
+
+
+MaskPart = BandMask | RunMask | BoundedPart
 
 MAX_KEPT_IDS = 1_024
 """Allowed tokens that are kept as a list beside their bits: 4 KiB. More are no sparse set."""
@@ -128,8 +146,9 @@ class Mask:
     """All tokens that are allowed in a state: those of its bands, and the stop tokens where the
     state is complete.
 
-    `row` is row `row_id` of `table.rows` for as long as the mask lives (`row_id` is None when the
-    table was full, and the row its own). # row: int32 [num_words]
+    Where it `is_bounded`, `dearest` is but a bound of the highest cost, and no cost is known. `row`
+    is row `row_id` of `table.rows` for as long as the mask lives (`row_id` is None when the table
+    was full, and the row its own). # row: int32 [num_words]
     """
 
     __slots__ = (
@@ -138,6 +157,7 @@ class Mask:
         "bands",
         "crossing",
         "dearest",
+        "is_bounded",
         "num_allowed",
         "row",
         "row_id",
@@ -156,6 +176,7 @@ class Mask:
         self.bands = bands
         self._vocabulary = vocabulary
         self.dearest = max(band.dearest for band in bands)
+        self.is_bounded = any(isinstance(band, BoundedPart) for band in bands)
         self.unsure = tuple(chain.from_iterable(band.unsure for band in bands))
         self.crossing = tuple(chain.from_iterable(band.crossing for band in bands))
         self.table = table
@@ -225,6 +246,32 @@ def compute_parts(
         else:
             wide.append(RunMask(run, states.completions))
     return [*wide, _listed(node, reached, runs, trie=trie, states=states)]
+
+
+def compute_bounded(
+    node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks, bounds: CostBounds
+) -> BoundedPart | None:
+    """The same without the costs, but for a bound. None where only they tell what is allowed, or
+    only what was written does.
+    """
+    reached = walks.after_tokens(node, trie)
+    present = np.bincount(reached.states, minlength=1).nonzero()[0].tolist()
+    if not states.unsure.isdisjoint(present):
+        return None
+    found = [bounds.bound(states.node(state_id)) for state_id in present]
+    tokens = [reached.tokens]
+    for loop, _, inside, codes in reached.runs:
+        kept = inside[loop.room[codes]]
+        tokens.append(kept)
+        found += [loop.bound(bounds)] if len(kept) else []
+    vocabulary = states.completions.vocabulary
+    row = vocabulary.pack(trie.token_ids[np.concatenate(tokens)])
+    for run in reached.wide_runs:
+        part = run_row(run, run.loop.room, vocabulary)
+        row |= part
+        found += [run.loop.bound(bounds)] if part.any() else []
+    dearest = max(found, default=-1)
+    return BoundedPart(row, dearest) if dearest < UNREACHABLE else None
 
 
 def _listed(

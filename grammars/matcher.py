@@ -111,10 +111,7 @@ class Matcher:
         place = self._place
         if self._is_over:
             return None
-        mask = self._language.mask(place.node)
-        if mask.dearest + self._language.excess(place.node) < place.remaining:
-            return mask
-        return None
+        return self._language.whole_mask(place.node, place.remaining - 1)
 
     def fill_bitmask(self, row: Int32) -> None:
         """Sets bit i of `row` for exactly the tokens i that are allowed next. # int32

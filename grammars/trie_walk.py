@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.chains import Chain, Chains
+from grammars.chains import SETS, Chain, Chains, steps_of
 from grammars.char_loops import CharLoop, CharLoops
 from grammars.char_walks import CharWalk
 from grammars.expr import Expr
@@ -103,6 +103,11 @@ class TrieWalks:
         self._loops = CharLoops()
         self._chains = Chains(states)
         self._known: dict[tuple[int, int], CharLoop | None] = {}
+
+    def begin(self, trie: Trie) -> None:
+        """Makes the walks that the chains of all grammars share."""
+        for inside in SETS:
+            self._loops.walk(steps_of(inside), trie)
 
     def forget_ids(self) -> None:
         """The ids of states are no longer valid."""
