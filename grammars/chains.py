@@ -12,23 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from grammars.char_walks import BORDER
+from grammars.common_sets import set_within, steps_of
 from grammars.derive import arms
 from grammars.expr import Expr
-from grammars.states import DEAD, StateTable, members
+from grammars.states import DEAD, StateTable
 from grammars.trie import Int32
-
-_LOWER = sum(1 << byte for byte in b"abcdefghijklmnopqrstuvwxyz")
-_UPPER = sum(1 << byte for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_WORD = _LOWER | _UPPER | sum(1 << byte for byte in b"0123456789")
-_SPACED = _WORD | 1 << ord(" ")
-_PRINTED = sum(1 << byte for byte in range(32, 127)) & ~(1 << ord('"') | 1 << ord("\\"))
-
-SETS = (_PRINTED, _SPACED, _WORD, _LOWER | _UPPER, _LOWER, _UPPER)
-"""The sets whose chains are followed, the widest first: a few, since the walks of each take memory,
-and more time than they save once. Those of other sets go by the widest of these within."""
 
 
 class Chain:
@@ -102,15 +91,3 @@ class Chains:
         algebra = self._states.completions.algebra
         found = arms(algebra, node)
         return max(found, key=lambda arm: arm[0].bit_count(), default=(0, algebra.empty))
-
-
-def steps_of(inside: int) -> NDArray[np.uint8]:
-    """The steps of a set of bytes (see `char_walks`). # uint8 [2, 256]"""
-    steps = np.zeros((2, 256), dtype=np.uint8)
-    steps[1, members(inside)] = BORDER
-    return steps
-
-
-def set_within(mask: int) -> int:
-    """The widest of the SETS that a set has all bytes of; 0 where it has none."""
-    return next((inside for inside in SETS if inside & mask == inside), 0)

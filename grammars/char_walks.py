@@ -54,7 +54,8 @@ class CharWalk:
     beginnings of one from 2 on. # uint8 [num parts + 1, 256]
     """
 
-    def __init__(self, steps: NDArray[np.uint8], trie: Trie) -> None:
+    def __init__(self, steps: NDArray[np.uint8], trie: Trie, base: CharWalk | None = None) -> None:
+        """`base`: that of a set of bytes each of which is a string of x, if there is one."""
         self._steps = steps
         self._trie = trie
         self.stride = trie.longest + 1
@@ -63,7 +64,7 @@ class CharWalk:
         self._part[0] = BORDER
         small = np.uint8 if trie.longest < 1 << 8 else np.int32
         self._count: Ids = np.zeros(trie.num_nodes, dtype=small)
-        exits = self._from_root()
+        exits = self._from_root() if base is None else self._from_base(base)
         ends = trie.node_in_order
         part = self._part[ends]
         codes = (part.astype(np.int32) - 1) * self.stride + self._count[ends]
@@ -98,6 +99,25 @@ class CharWalk:
             exits.append(((reached == BROKEN) & (before == BORDER)).nonzero()[0] + low)
             alive = reached.nonzero()[0]
             first, last = (low + int(alive[0]), low + int(alive[-1]) + 1) if len(alive) else (0, 0)
+        return np.concatenate(exits)
+
+    def _from_base(self, base: CharWalk) -> Ids:
+        """The same, but only behind what lies next to the run of `base`."""
+        trie = self._trie
+        self._part[:], self._count[:] = base._part, base._count
+        nodes, count = base._exits, base._exit_counts
+        part = np.full(len(nodes), BORDER, dtype=np.uint8)
+        exits = []
+        while len(nodes):
+            after = self._steps[part, trie.edge_byte[nodes]]
+            exits.append(nodes[(after == BROKEN) & (part == BORDER)])
+            alive = after.nonzero()[0]
+            nodes, part = nodes[alive], after[alive]
+            count = count[alive] + (part == BORDER)
+            self._part[nodes], self._count[nodes] = part, count
+            number = trie.num_children[nodes]
+            nodes = ranges(trie.first_child[nodes], trie.first_child[nodes] + number)
+            part, count = part.repeat(number), count.repeat(number)
         return np.concatenate(exits)
 
     @cached_property

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.chains import SETS, Chain, Chains, steps_of
+from grammars.chains import Chain, Chains
 from grammars.char_loops import CharLoop, CharLoops
 from grammars.char_walks import CharWalk
+from grammars.common_sets import SETS, steps_of
 from grammars.expr import Expr
 from grammars.states import DEAD, StateTable, members
 from grammars.trie import Int32, Trie, ranges
@@ -103,6 +104,7 @@ class TrieWalks:
         self._loops = CharLoops()
         self._chains = Chains(states)
         self._known: dict[tuple[int, int], CharLoop | None] = {}
+        self._wide_nodes: dict[Trie, frozenset[int]] = {}
 
     def begin(self, trie: Trie) -> None:
         """Makes the walks that the chains of all grammars share."""
@@ -212,6 +214,7 @@ class TrieWalks:
         filled: list[int] = []
         states: list[int] = []
         first_child, num_children, edge_byte = trie.lists
+        wide = self._wide(trie)
         pending = list(zip(frontier[0].tolist(), frontier[1].tolist(), strict=True))
         while pending and len(pending) <= NO_FEW and len(filled) <= MOST_FEW:
             node, state = pending.pop()
@@ -225,7 +228,8 @@ class TrieWalks:
                 states.append(successor)
                 if not num_children[child]:
                     continue
-                if self._loop(successor, trie) or self._chain(successor, trie, child):
+                is_wide = child in wide
+                if self._loop(successor, trie) or (is_wide and self._chain(successor, trie)):
                     places.setdefault(successor, []).append(np.array([child], dtype=np.intp))
                 else:
                     pending.append((child, successor))
@@ -254,12 +258,16 @@ class TrieWalks:
 
     # -- chains ------------------------------------------------------------------------------
 
-    def _chain(self, state_id: int, trie: Trie, node: int = 0) -> Chain | None:
-        """The chain from a state that is no run, if there is one, and much lies below `node`. None
-        where a run is next: that reaches further.
+    def _wide(self, trie: Trie) -> frozenset[int]:
+        """The nodes below which a chain is followed."""
+        if trie not in self._wide_nodes:
+            self._wide_nodes[trie] = trie.with_many_below(MANY_BELOW)
+        return self._wide_nodes[trie]
+
+    def _chain(self, state_id: int, trie: Trie) -> Chain | None:
+        """The chain from a state that is no run, if there is one. None where a run is next: that
+        reaches further.
         """
-        if node and trie.num_below.item(node) < MANY_BELOW:
-            return None
         found = self._chains.find(state_id)
         return None if found is None or self._loop(found.second, trie) else found
 

@@ -78,6 +78,20 @@ def test_a_run_from_any_node_is_known_without_walking() -> None:
         assert dict(zip(found.exits.tolist(), found.counts.tolist(), strict=True)) == outside
 
 
+@pytest.mark.parametrize("letters", [b"ab", b"abcdefghijklmnopqrstuvwxyz ", b""])
+def test_a_walk_is_the_same_when_it_begins_with_that_of_some_bytes(letters: bytes) -> None:
+    trie = VOCABULARY.trie
+    some = np.zeros((2, 256), dtype=np.uint8)
+    some[1, [*letters]] = BORDER
+    whole = CharWalk(STEPS, trie)
+    made = CharWalk(STEPS, trie, CharWalk(some, trie))
+    for node in [0, *np.flatnonzero(trie.num_children).tolist()]:
+        for left, right in zip(
+            made.below(np.array([node])), whole.below(np.array([node])), strict=True
+        ):
+            assert (left == right).all()
+
+
 def test_a_run_from_many_nodes_is_that_from_each() -> None:
     trie, walk = VOCABULARY.trie, CharWalk(STEPS, VOCABULARY.trie)
     nodes = trie.levels[0]
