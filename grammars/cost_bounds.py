@@ -19,6 +19,10 @@ so many may stand in a chain).
 """
 
 
+TRIED_OPTIONS = 4
+"""Alternatives that are looked at: any of them gives a bound."""
+
+
 class CostBounds:
     """Upper bounds of what `completions` says of the cost; UNREACHABLE where none is known."""
 
@@ -55,7 +59,7 @@ class CostBounds:
         if isinstance(node, Literal):
             return vocabulary.num_longest(node.data)
         if isinstance(node, Union):
-            return min(map(self.bound, node.options))
+            return min(map(self.bound, node.options[:TRIED_OPTIONS]))
         if isinstance(node, Repeat):
             return min(node.low * self.bound(node.body), UNREACHABLE)
         if isinstance(node, Words):

@@ -46,6 +46,9 @@ MAX_KEPT_STATES = 16_384
 MAX_HELD_BYTES = 64 << 20
 """What the grammars of those states may take together: they are not given up before the states."""
 
+LOOK_EVERY = 16
+"""Walks between two looks at that: it is a sum over all of these grammars."""
+
 
 class Sized(Protocol):
     """Something that knows how many bytes it keeps."""
@@ -105,6 +108,7 @@ class MaskStore:
         self._states = StateTable()
         self._walks = TrieWalks(self._states)
         self._lock = Lock()
+        self._num_walks = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -238,8 +242,10 @@ class MaskStore:
         """The table of states, for the expressions that `completions` know."""
         with self._lock:
             states = self._states
-            held = states.held_bytes(beside=completions)
-            if states.num_known > MAX_KEPT_STATES or held > MAX_HELD_BYTES:
+            self._num_walks += 1
+            is_due = self._num_walks % LOOK_EVERY == 0
+            is_heavy = is_due and states.held_bytes(beside=completions) > MAX_HELD_BYTES
+            if states.num_known > MAX_KEPT_STATES or is_heavy:
                 states.clear()
                 self._walks.forget_ids()
             self._states.derive_with(completions)

@@ -16,7 +16,7 @@ from grammars.cost_bounds import CostBounds
 from grammars.expr import Expr
 from grammars.row_table import RowTable
 from grammars.spelling import UNREACHABLE
-from grammars.states import StateTable
+from grammars.states import StateTable, present
 from grammars.trie import Int32, Trie
 from grammars.trie_walk import Reached, Run, TrieWalks, WideRun
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
@@ -186,7 +186,9 @@ class Mask:
             if self.row_id is None
             else table.rows[self.row_id]
         )
-        np.bitwise_or.reduce([band.row for band in bands], out=self.row)
+        self.row[:] = bands[0].row
+        for band in bands[1:]:
+            self.row |= band.row
         if is_complete:
             self.row |= vocabulary.stop_row
         self.row.flags.writeable = False
@@ -255,10 +257,10 @@ def compute_bounded(
     only what was written does.
     """
     reached = walks.after_tokens(node, trie)
-    present = np.bincount(reached.states, minlength=1).nonzero()[0].tolist()
-    if not states.unsure.isdisjoint(present):
+    state_ids = present(reached.states)
+    if not states.unsure.isdisjoint(state_ids):
         return None
-    found = [bounds.bound(states.node(state_id)) for state_id in present]
+    found = [bounds.bound(states.node(state_id)) for state_id in state_ids]
     tokens = [reached.tokens]
     for loop, _, inside, codes in reached.runs:
         kept = inside[loop.room[codes]]
@@ -284,7 +286,7 @@ def _listed(
     cost_of = np.zeros(len(states), dtype=np.int32)
     is_crossing = np.zeros(len(states), dtype=bool)
     stretch = 0
-    for state_id in np.bincount(reached.states, minlength=1).nonzero()[0].tolist():
+    for state_id in present(reached.states):
         if state_id in states.unsure:
             cost_of[state_id] = UNSURE
             continue

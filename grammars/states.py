@@ -104,10 +104,8 @@ class StateTable:
     def fill_missing(self, state_ids: NDArray[np.int32]) -> None:
         """Makes the rows of these states valid."""
         self._reserve()
-        missing = state_ids[~self.filled[state_ids]]
-        if len(missing):
-            for state_id in np.bincount(missing).nonzero()[0].tolist():
-                self._fill(state_id)
+        for state_id in present(state_ids[~self.filled[state_ids]]):
+            self._fill(state_id)
 
     def _fill(self, state_id: int) -> None:
         algebra = self.completions.algebra
@@ -125,6 +123,18 @@ class StateTable:
             more = max(len(self.nodes), 2 * capacity) - capacity
             self.table = np.vstack([self.table, np.zeros((more, 256), dtype=np.int32)])
             self.filled = np.concatenate([self.filled, np.zeros(more, dtype=bool)])
+
+
+FEW = 1_024
+"""So many ids are sorted by themselves, and not into all that there are."""
+
+
+def present(state_ids: NDArray[np.int32]) -> list[int]:
+    """Those that occur, each once, ascending."""
+    if len(state_ids) <= FEW:
+        return sorted(set(state_ids.tolist()))
+    found: list[int] = np.bincount(state_ids).nonzero()[0].tolist()
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -22,7 +22,7 @@ from grammars.char_loops import CharLoop, CharLoops
 from grammars.char_walks import CharWalk
 from grammars.common_sets import SETS, steps_of
 from grammars.expr import Expr
-from grammars.states import DEAD, StateTable, members
+from grammars.states import DEAD, StateTable, members, present
 from grammars.trie import Int32, Trie, ranges
 
 FEW = 16
@@ -244,16 +244,15 @@ class TrieWalks:
 
     def _apart(self, nodes: Ids, reached: Int32, trie: Trie, places: Places) -> Frontier:
         """What of a frontier must be walked: places of runs and chains are noted in `places`."""
-        found = [s for s in np.bincount(reached).nonzero()[0].tolist() if self._loop(s, trie)]
-        below = trie.num_below[nodes]
-        if below.sum() >= MANY_BELOW:
-            many = np.bincount(reached, weights=below) >= MANY_BELOW
-            others = (s for s in many.nonzero()[0].tolist() if s not in found)
-            found += [s for s in others if self._chain(s, trie)]
-        for state_id in found:
+        is_many = trie.num_below[nodes].sum() >= MANY_BELOW
+        for state_id in present(reached):
+            is_run = self._loop(state_id, trie) is not None
+            if not is_run and not (is_many and self._chain(state_id, trie)):
+                continue
             is_there = reached == state_id
-            places.setdefault(state_id, []).append(nodes[is_there])
-            nodes, reached = nodes[~is_there], reached[~is_there]
+            if is_run or trie.num_below[nodes[is_there]].sum() >= MANY_BELOW:
+                places.setdefault(state_id, []).append(nodes[is_there])
+                nodes, reached = nodes[~is_there], reached[~is_there]
         return nodes, reached
 
     # -- chains ------------------------------------------------------------------------------
