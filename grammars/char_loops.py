@@ -142,6 +142,11 @@ class CharLoops:
         """Keep no expression."""
         self._bodies.clear()
 
+    @property
+    def is_half_full(self) -> bool:
+        """Whether the walks that are kept take half of what they may."""
+        return 2 * self._num_bytes > MAX_KEPT_BYTES
+
     def walk(self, steps: NDArray[np.uint8], trie: Trie) -> CharWalk:
         """The walks of a trie for any x with these steps."""
         key = steps.tobytes(), trie

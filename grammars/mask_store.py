@@ -120,7 +120,7 @@ class MaskStore:
         completions = Completions(algebra, self.vocabulary)
         for begun in (quote, algebra.epsilon):
             self.mask(algebra.sequence([begun, inside, quote]), completions)
-        self._walks.begin(self.vocabulary.trie)
+        self._walks.begin([self.vocabulary.trie, *self.vocabulary.bands])
 
     def known(self, node: Expr) -> Mask | None:
         """What `bounded` gives, if it is known already."""

@@ -12,6 +12,7 @@ It must not know of masks and costs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -106,10 +107,16 @@ class TrieWalks:
         self._known: dict[tuple[int, int], CharLoop | None] = {}
         self._wide_nodes: dict[Trie, frozenset[int]] = {}
 
-    def begin(self, trie: Trie) -> None:
-        """Makes the walks that the chains of all grammars share."""
-        for inside in SETS:
-            self._loops.walk(steps_of(inside), trie)
+    def begin(self, tries: Iterable[Trie]) -> None:
+        """Makes what all walks need, and the walks that the chains of all grammars share, as far as
+        these leave room for others.
+        """
+        for trie in tries:
+            _ = trie.lists, trie.node_in_order, self._wide(trie)
+            for inside in SETS:
+                if self._loops.is_half_full:
+                    return
+                self._loops.walk(steps_of(inside), trie)
 
     def forget_ids(self) -> None:
         """The ids of states are no longer valid."""
