@@ -6,7 +6,17 @@ import random
 
 import pytest
 
-from grammars import Cfg, Compiler, Constraint, JsonSchema, Matcher, Regex, common_sets, trie_walk
+from grammars import (
+    Cfg,
+    Compiler,
+    Constraint,
+    JsonSchema,
+    Matcher,
+    Regex,
+    char_walks,
+    common_sets,
+    trie_walk,
+)
 from grammars.trie_walk import TrieWalks
 from tests.grammars.test_char_walks import LACKING, SLACK, VOCABULARY, check_costs
 from tests.grammars.vocabularies import allowed_tokens
@@ -56,6 +66,7 @@ def test_masks_and_costs_along_chains_are_those_of_every_token_by_itself(
     vocabulary = LACKING if lacking else VOCABULARY
     monkeypatch.setattr(common_sets, "SETS", SETS)
     monkeypatch.setattr(trie_walk, "MANY_BELOW", 1)
+    monkeypatch.setattr(char_walks, "MOST", 1)
     followed = []
     follow = TrieWalks._follow
 
