@@ -132,6 +132,10 @@ class Language:
                 found = self._masks.mask(node, self._completions)
         return found
 
+    def has_mask(self, node: Expr) -> bool:
+        """Whether a mask of the state is known."""
+        return self._masks.known(node) is not None
+
     def whole_mask(self, node: Expr, cost: int) -> Mask | None:
         """The mask of a state, where finishing costs at most `cost` after any of its tokens. Raises
         as `mask` does.

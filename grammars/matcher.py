@@ -104,6 +104,11 @@ class Matcher:
         place = self._place
         return place.stopped or (self._stops_first and place.node.nullable)
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether the mask of the state is at hand, so that it need not be derived."""
+        return self._language.has_mask(self._place.node)
+
     def whole_mask(self) -> Mask | None:
         """The mask of all tokens that are allowed next; None when the budget forbids some of those
         that the language allows, or all that is left is to stop.
