@@ -26,7 +26,7 @@ from sgdsl.actions import (
     Rewind,
     Spawn,
 )
-from sgdsl.branch import Branch, Mark, Part
+from sgdsl.branch import Branch, Mark, Part, Variable
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
 from sgdsl.errors import BackendError, ProgramError, UsageError
@@ -103,7 +103,7 @@ class Machine:
         self._failures: Failures[Branch] | None = None  # made by the first: it refers to us
         self.closed = False
         self._num_truncated = 0
-        self.unread: list[Lazy] = []
+        self.unread: tuple[Lazy, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -165,7 +165,7 @@ class Machine:
         return None if self._failures is None else self._failures.end_run(closed=self.closed)
 
     def release(self) -> None:
-        self._early = {}
+        self._early.clear()
         self._failures = None
         for branch in self.branches.values():
             branch.release()
@@ -246,7 +246,7 @@ class Machine:
         value: Any = completion.text
         if node.typed:
             value = typed(node, completion.text)
-            self.unread.append(value)
+            self.unread = (*self.unread, value)
             mark.values.append(value)
         if completion.truncated:
             self._num_truncated += 1
@@ -278,11 +278,18 @@ class Machine:
         return text
 
     def _answer(
-        self, branch: Branch, text: str, value: Any, *, name: str | None, meta: dict[str, Any]
+        self,
+        branch: Branch,
+        text: str,
+        value: Any,
+        *,
+        name: str | None,
+        meta: dict[str, Any],
+        shown: str | None = None,
     ) -> None:
         branch.pieces.append(Piece(text, written=True))
-        shown = value if isinstance(value, str) else text
-        branch.define(name, value, text=shown, meta=meta)
+        plain = value if isinstance(value, str) else text
+        branch.define(name, Variable(value, plain, meta, shown))
         node, start, _ = branch.trail[-1]
         branch.trail[-1] = (node, start, meta)
         branch.partial = ""
@@ -326,19 +333,19 @@ class Machine:
         if gen.reasoning is not None:
             text, _ = _set_reasoning_aside(parent, gen, text)
             name = str(gen.reasoning_name)
-            parent.variables[name] = [child.variables[name] for child in children]
-        self._answer(parent, text, gathered(values), name=gen.name, meta=meta)
-        if gen.name is not None:
-            pairs = zip(completions, values, strict=True)
-            texts = [repr(v) if isinstance(v, str) else c.text for c, v in pairs]
-            parent.shown[gen.name] = f"[{', '.join(texts)}]"
+            thoughts = [child.variables[name].value for child in children]
+            parent.variables[name] = parent.variables[name]._replace(value=thoughts)
+        pairs = zip(completions, values, strict=True)
+        texts = [repr(v) if isinstance(v, str) else c.text for c, v in pairs]
+        shown = f"[{', '.join(texts)}]"
+        self._answer(parent, text, gathered(values), name=gen.name, meta=meta, shown=shown)
         return Adopt(tuple(parent.pieces[start:]), node.children[0])
 
     def _rewind(self, branch: Branch) -> Rewind:
         """Back to before the last gen; what came since is to be carried out again."""
         mark = branch.rewind()
         self._num_truncated -= mark.num_truncated
-        self.unread = [value for value in self.unread if value not in mark.values]
+        self.unread = tuple(value for value in self.unread if value not in mark.values)
         branch.active = None
         return Rewind(())
 
@@ -361,7 +368,8 @@ class Machine:
 
     def _open(self, child_id: int, parent: Branch) -> Branch:
         child = self.branches[child_id] = Branch(child_id, parent)
-        child.queue.extend(self._early.pop(child_id, ()))
+        if self._early and child_id in self._early:
+            child.queue = self._early.pop(child_id)
         return child
 
     def _ready(self, join: Join | Collect) -> bool:
@@ -387,18 +395,19 @@ class Machine:
             case Ref(name=name):
                 write_text(branch, self._lookup(branch, name))
             case Assign(name=name, value=value, text=text):
-                branch.define(name, value, text=text, meta={})
+                branch.define(name, Variable(value, text))
             case RoleBegin(role=role):
                 open_role(branch, self._template, role)
             case RoleEnd():
                 close_role(branch)
             case ScopeBegin(name=name):
                 settle(branch)
-                branch.scopes.append((name, len(branch.pieces)))
+                branch.scopes = (*branch.scopes, (name, len(branch.pieces)))
             case ScopeEnd():
-                name, begin = branch.scopes.pop()
+                *outer, (name, begin) = branch.scopes
+                branch.scopes = tuple(outer)
                 text = branch.text(begin) + branch.held
-                branch.define(name, text, text=text, meta={})
+                branch.define(name, Variable(text, text))
             case Join():
                 self._join(branch, node)
             case _:
@@ -409,15 +418,16 @@ class Machine:
         join_forks(parent, children, join)
         if join.collect is not None:
             theirs = collected_values(parent, children)
-            self.unread = [value for value in self.unread if id(value) not in theirs]
+            self.unread = tuple(value for value in self.unread if id(value) not in theirs)
 
     def _lookup(self, branch: Branch, name: str) -> str:
-        if name not in branch.texts:
+        variable = branch.variables.get(name)
+        if variable is None:
             raise UsageError(
                 f"ref({name!r}): no such variable on this branch; "
-                f"it has {sorted(branch.texts)!r}; generate or assign it before it is used"
+                f"it has {sorted(branch.variables)!r}; generate or assign it before it is used"
             )
-        text = branch.texts[name]
+        text = variable.text
         if not is_text(text):
             raise UsageError(
                 f"ref({name!r}): {text!r} has a lone surrogate, which is no text; "
@@ -431,7 +441,7 @@ def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str
     assert node.reasoning is not None, "it is told apart"
     parts = split(node.reasoning, text, final=True)
     branch.pieces.append(Piece(text[: parts.rest_at], written=True, aside=True))
-    branch.define(node.reasoning_name, parts.reasoning, text=parts.reasoning, meta={})
+    branch.define(node.reasoning_name, Variable(parts.reasoning, parts.reasoning))
     return text[parts.rest_at :], parts.answer
 
 
