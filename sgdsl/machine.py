@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from grammars import Constraint
-from grammars.json_values import is_text
 from sgdsl.actions import (
     Action,
     Adopt,
@@ -29,7 +28,7 @@ from sgdsl.actions import (
 from sgdsl.branch import Branch, Mark, Part, Variable
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
-from sgdsl.errors import BackendError, ProgramError, UsageError
+from sgdsl.errors import BackendError, ProgramError
 from sgdsl.failures import Failures
 from sgdsl.graph import (
     ROOT,
@@ -40,21 +39,15 @@ from sgdsl.graph import (
     Gen,
     Join,
     Node,
-    Ref,
-    RoleBegin,
-    RoleEnd,
     Sampling,
-    ScopeBegin,
-    ScopeEnd,
     Select,
-    Text,
 )
 from sgdsl.joins import collected_values, join_forks
 from sgdsl.pieces import Piece
-from sgdsl.reasoning import split
-from sgdsl.roles import before_model, close_role, open_role, settle, write_text
+from sgdsl.roles import before_model, settle
 from sgdsl.seeds import derive_seed
 from sgdsl.values import Lazy, gathered, typed
+from sgdsl.writing import WRITERS, set_reasoning_aside
 
 __all__ = [
     "Action",
@@ -74,7 +67,7 @@ __all__ = [
 
 _GOES_ON_FROM_TEXT = frozenset({Gen, Select, Fork})
 _WAITS = frozenset({Join, Collect})
-_WRITES = frozenset({Text, Ref, Assign, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Join})
+_WRITES = frozenset({*WRITERS, Join})
 
 
 class Machine:
@@ -253,7 +246,7 @@ class Machine:
             mark.num_truncated += 1
         text = completion.text
         if node.reasoning is not None:
-            text, value = _set_reasoning_aside(branch, node, text)
+            text, value = set_reasoning_aside(branch, node, text)
         self._answer(branch, text, value, name=node.name, meta=completion.meta)
         if part is not None:
             part.completion, part.value = completion, value
@@ -331,7 +324,7 @@ class Machine:
         meta = {**first.meta, "completions": [completion.meta for completion in completions]}
         start, text = len(parent.pieces), first.text
         if gen.reasoning is not None:
-            text, _ = _set_reasoning_aside(parent, gen, text)
+            text, _ = set_reasoning_aside(parent, gen, text)
             name = str(gen.reasoning_name)
             thoughts = [child.variables[name].value for child in children]
             parent.variables[name] = parent.variables[name]._replace(value=thoughts)
@@ -389,29 +382,10 @@ class Machine:
                 branch.mark = None
             else:
                 branch.mark.nodes.append(node)
-        match node:
-            case Text(text=text):
-                write_text(branch, text)
-            case Ref(name=name):
-                write_text(branch, self._lookup(branch, name))
-            case Assign(name=name, value=value, text=text):
-                branch.define(name, Variable(value, text))
-            case RoleBegin(role=role):
-                open_role(branch, self._template, role)
-            case RoleEnd():
-                close_role(branch)
-            case ScopeBegin(name=name):
-                settle(branch)
-                branch.scopes = (*branch.scopes, (name, len(branch.pieces)))
-            case ScopeEnd():
-                *outer, (name, begin) = branch.scopes
-                branch.scopes = tuple(outer)
-                text = branch.text(begin) + branch.held
-                branch.define(name, Variable(text, text))
-            case Join():
-                self._join(branch, node)
-            case _:
-                raise AssertionError(f"no meaning for node {node}")
+        if isinstance(node, Join):
+            self._join(branch, node)
+        else:
+            WRITERS[type(node)](branch, node, self._template)
 
     def _join(self, parent: Branch, join: Join) -> None:
         children = [self.branches[child] for child in join.children]
@@ -419,30 +393,6 @@ class Machine:
         if join.collect is not None:
             theirs = collected_values(parent, children)
             self.unread = tuple(value for value in self.unread if id(value) not in theirs)
-
-    def _lookup(self, branch: Branch, name: str) -> str:
-        variable = branch.variables.get(name)
-        if variable is None:
-            raise UsageError(
-                f"ref({name!r}): no such variable on this branch; "
-                f"it has {sorted(branch.variables)!r}; generate or assign it before it is used"
-            )
-        text = variable.text
-        if not is_text(text):
-            raise UsageError(
-                f"ref({name!r}): {text!r} has a lone surrogate, which is no text; "
-                "encode or replace it before it is assigned"
-            )
-        return text
-
-
-def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str]:
-    """Write the reasoning in `text`; returns the rest, and the answer in it."""
-    assert node.reasoning is not None, "it is told apart"
-    parts = split(node.reasoning, text, final=True)
-    branch.pieces.append(Piece(text[: parts.rest_at], written=True, aside=True))
-    branch.define(node.reasoning_name, Variable(parts.reasoning, parts.reasoning))
-    return text[parts.rest_at :], parts.answer
 
 
 def part_id(gen: Gen, attempt: int, index: int) -> int:

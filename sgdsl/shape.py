@@ -155,7 +155,8 @@ class Shape:
 
     def admit(self, node: Node) -> None:
         assert node.id >= self.next_id, "node ids rise in program order"
-        line = self._lines[node.branch]
+        line = self._lines.get(node.branch)
+        assert line is not None, "a branch exists before its nodes"
         if line.joined:
             raise UsageError(
                 f"{node} at {node.source}: this fork has been joined, nothing can be appended to "
@@ -236,11 +237,14 @@ class Shape:
                 f"{node} at {node.source}: mode {node.mode!r} is not allowed; "
                 f"it is one of {', '.join(JOIN_MODES)}"
             )
-        children = [self._lines[child] for child in node.children]
-        assert len({*node.children}) == len(children), "a join has every fork once"
-        for number, child in zip(node.children, children, strict=True):
-            assert child.parent == node.branch, "a fork is joined where it was forked"
+        assert len({*node.children}) == len(node.children), "a join has every fork once"
+        children = list[Line]()
+        for number in node.children:
+            child = self._lines.get(number)
+            is_own = child is not None and child.parent == node.branch
+            assert child is not None and is_own, "a fork is joined where it was forked"
             self._may_join(line, node, number, child)
+            children.append(child)
         line.since_gen = None
         if node.mode == "gather_variable":
             for name in self.new_names(node.children):
