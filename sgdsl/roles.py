@@ -49,6 +49,8 @@ def close_role(branch: Branch) -> None:
     _begin_content(branch, branch.around.literal)
     branch.held = ""  # white space at the end of a message that its template trims
     content = "".join([p.text for p in branch.pieces[branch.role_start :] if not p.aside])
+    if not content:
+        branch.around.refuse_empty(branch.role)
     branch.messages = (*branch.messages, {"role": branch.role, "content": content})
     branch.pieces.append(Piece(branch.around.suffix, special=True))
     branch.role = branch.around = None
