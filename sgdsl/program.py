@@ -34,13 +34,13 @@ from sgdsl.arguments import RUN_ARGUMENTS, refuse, timeout_from
 from sgdsl.async_execution import AsyncExecution, start_async, through_async
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
-from sgdsl.batches import BatchArguments, Plan
+from sgdsl.batches import BatchArguments, Plan, StartRow
 from sgdsl.context import backend_for, sampling_for, seed_for
 from sgdsl.conversation import Starts, conversation_parts
 from sgdsl.errors import UsageError
-from sgdsl.execution import Aside, Execution
+from sgdsl.execution import Aside, Execution, Terms
 from sgdsl.expressions import Hole, Part
-from sgdsl.graph import Graph
+from sgdsl.graph import Graph, Sampling
 from sgdsl.html import untraced_html
 from sgdsl.parameters import Arguments, BatchRow, Parameters
 from sgdsl.prefix import compute_prefix, literal_prefix, unknown
@@ -266,7 +266,7 @@ class Program(Generic[R]):
             allowed = "left out beside generator_style: it yields too, in the order of completion"
             refuse("run_batch", "as_completed", as_completed, allowed)
         plan = self._plan("run_batch", batch, options, lazy=generator_style or as_completed)
-        job = plan.waiting(self._start_row, is_async=self.is_async)
+        job = plan.waiting(self._row_starter(plan), is_async=self.is_async)
         if as_completed:
             return job.as_completed()
         return job.in_order() if generator_style else job.collect()
@@ -279,7 +279,7 @@ class Program(Generic[R]):
         Cancelling the task that awaits cancels the batch.
         """
         plan = self._plan("arun_batch", batch, options, lazy=False)
-        return await plan.awaiting(self._start_row, is_async=self.is_async).collect()
+        return await plan.awaiting(self._row_starter(plan), is_async=self.is_async).collect()
 
     @overload
     def astream_batch(
@@ -308,7 +308,7 @@ class Program(Generic[R]):
     ) -> AsyncIterator[ProgramState[R]] | AsyncIterator[tuple[int, ProgramState[R]]]:
         """`run_batch(generator_style=True)`, or `as_completed=True`, for `async for`."""
         plan = self._plan("astream_batch", batch, options, lazy=True)
-        job = plan.awaiting(self._start_row, is_async=self.is_async)
+        job = plan.awaiting(self._row_starter(plan), is_async=self.is_async)
         return job.as_completed() if as_completed else job.in_order()
 
     def bind(self, **kwargs: Any) -> Self:
@@ -353,6 +353,7 @@ class Program(Generic[R]):
             compute_prefix(literal_prefix(call, asynchronous=self.is_async), chosen)
 
     is_async = False
+    _execution: Callable[..., Execution] = Execution
 
     def _call(self, arguments: Arguments) -> Callable[[Any], Any]:
         """The body with its arguments."""
@@ -372,11 +373,13 @@ class Program(Generic[R]):
             refuse(where, "args", by_name, allowed)
         if twice := named.keys() & by_name.keys():
             raise UsageError(f"{self.__name__}: {sorted(twice)} were given twice, in args= too")
+        call = self._call(self._parameters.fit(values, {**named, **by_name}))
+        asked = {name: value for name, value in given.items() if name in RUN_ARGUMENTS}
+        sampling, seed = sampling_for(where, asked), seed_for(given.get("seed"), where)
         return self._execution(
-            self._call(self._parameters.fit(values, {**named, **by_name})),
-            sampling=sampling_for(where, {k: v for k, v in given.items() if k in RUN_ARGUMENTS}),
-            seed=seed_for(given.get("seed"), where),
-            backend=backend_for(given.get("backend")),
+            call,
+            self._terms(backend_for(given.get("backend")), sampling),
+            seed=seed,
             streaming=bool(given.get("stream")),
             start=conversation_parts(where, messages),
         )
@@ -390,18 +393,22 @@ class Program(Generic[R]):
                 self._parameters.fit_row(index, row)
         return plan
 
-    def _start_row(self, index: int, row: BatchRow, *, starts: Starts, **about: Any) -> Execution:
-        start: Sequence[Part] = ()
-        try:
-            call = self._call(self._parameters.fit_row(index, row))
-            start = starts(index)
-        except UsageError as error:
-            call = self._refusal(error)
-        return self._execution(call, start=start, **about)
+    def _row_starter(self, plan: Plan) -> StartRow:
+        terms = self._terms(plan.backend, plan.sampling)
 
-    def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
-        ahead = self._num_api_spec_tokens
-        return Execution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
+        def start_row(index: int, row: BatchRow, *, seed: int, starts: Starts) -> Execution:
+            start: Sequence[Part] = ()
+            try:
+                call = self._call(self._parameters.fit_row(index, row))
+                start = starts(index)
+            except UsageError as error:
+                call = self._refusal(error)
+            return self._execution(call, terms, seed=seed, start=start)
+
+        return start_row
+
+    def _terms(self, backend: Backend, sampling: Sampling) -> Terms:
+        return Terms(backend, sampling, self._body.__code__, self._num_api_spec_tokens)
 
     def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
         """The body of a row whose arguments do not fit."""
@@ -434,9 +441,7 @@ class AsyncProgram(Program[R]):
             )
         return self.run(*args, **kwargs)
 
-    def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
-        ahead = self._num_api_spec_tokens
-        return AsyncExecution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
+    _execution = AsyncExecution
 
     def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
         return functools.partial(_raise_async, error)

@@ -27,9 +27,9 @@ from sgdsl.blocks import Block
 from sgdsl.checks import Predicate, condition_from, first_refusal, retries_from
 from sgdsl.errors import UsageError
 from sgdsl.explanation import Explanation
-from sgdsl.expressions import Expr, Part, parts_of
+from sgdsl.expressions import Expr, Part, parts_of, role_begin, role_end
 from sgdsl.forks import Copy, StateForks
-from sgdsl.graph import ROOT, Assign, Ref, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd
+from sgdsl.graph import ROOT, Assign, Ref, ScopeBegin, ScopeEnd
 from sgdsl.outcome import Outcome
 from sgdsl.reader import Reader
 from sgdsl.recorder import Recorder
@@ -127,7 +127,7 @@ class BranchWriter:
         return self._reader.outcome
 
     def _role(self, role: str, expr: str | Expr | None) -> Block[Self]:
-        begin, end = partial(RoleBegin, role=role), partial(RoleEnd, role=role)
+        begin, end = role_begin(role), role_end(role)
         if expr is None:
             return self._block(begin, end, f"s.{role}()")
         self._recorder.write(self._branch, role_expr(role, expr).parts)

@@ -54,16 +54,17 @@ class Script:
                 f"MockBackend({replies!r}): replies are a dict by variable name, or a function of "
                 "the request; default=... is one reply for every gen"
             )
-        self._replies = replies if replies is not None else {}
+        self._for_all = replies if callable(replies) else None
+        self._by_name: Mapping[str, Replies] = {}
+        if isinstance(replies, Mapping):
+            self._by_name = replies
         self._scores = scores if scores is not None else {}
         self._default = default
         self._num_used: dict[str, int] = {}
 
     def reply(self, request: Request) -> Completion | Stall:
         name = request.name or ""
-        found: Any = self._replies
-        if isinstance(found, Mapping):
-            found = found.get(name, self._default)
+        found: Any = self._for_all or self._by_name.get(name, self._default)
         if found is None:  # nobody has said anything
             found = "mock" if request.constraint is None else shortest(request.constraint)
         if callable(found):
