@@ -35,6 +35,7 @@ def feed(running: Generation, tokens: list[int]) -> Generation:
 
 
 def allowed(running: Generation, tokenizer: Tokenizer) -> set[int]:
+    """What its mask lets through, wherever it holds."""
     row = np.full(tokenizer.vocabulary.num_words, -1, dtype=np.int32)
     fill_bitmasks([running.matcher], row[np.newaxis])
     running.narrow(row)
