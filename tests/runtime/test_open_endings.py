@@ -17,7 +17,17 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Core, decoders, models, pre_tokenizers
 
-from grammars import Compiler, Constraint, GrammarError, JsonSchema, Matcher, Regex, fill_bitmasks
+from grammars import (
+    Compiler,
+    Constraint,
+    GrammarError,
+    JsonSchema,
+    Matcher,
+    Regex,
+    StructuralTags,
+    Tag,
+    fill_bitmasks,
+)
 from runtime.generation import Generation
 from runtime.tokenizer import Tokenizer
 from sgdsl.graph import DEFAULT_SAMPLING, Sampling
@@ -178,6 +188,20 @@ def test_where_nothing_can_follow_nothing_is_drawn(tokenizer: Tokenizer) -> None
     running = write(begin(tokenizer, JsonSchema({"type": "object"}), 9), tokenizer, "{", "}")
     assert running.ending is not None
     assert (running.ending.text, running.ending.reason) == ("{}", STOPPED)
+
+
+def test_in_free_text_a_tag_is_masked_and_a_call_too_many_ends_it(tokenizer: Tokenizer) -> None:
+    tag = Tag(begin="<a>", content=Regex("[0-9]"), end="</a>")
+    running = begin(tokenizer, StructuralTags([tag], max_calls=1), 40)
+    masked = []
+    for char in "x <a>7</a> <a":
+        masked.append(running.is_masked)
+        write(running, tokenizer, char)
+    #                 x     <a>7</a> <a
+    assert masked == [True, *[False] * 4, *[True] * 5, *[False] * 3]
+    assert write(running, tokenizer, ">").ending is not None
+    assert running.ending is not None
+    assert (running.ending.text, running.ending.reason) == ("x <a>7</a> <a", STOPPED)
 
 
 # -- any constraint, any model -------------------------------------------------------------------
