@@ -13,11 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from sgdsl.backends.alarms import Alarms
-from sgdsl.backends.base import Backend, BackendStats
+from sgdsl.backends.base import Backend, BackendStats, Closing
 from sgdsl.backends.journey import Journey, Leg
 from sgdsl.backends.lanes import CHARS_PER_TOKEN, Lane, Later, Provider, lanes_from
 from sgdsl.backends.policy import Backoff
@@ -32,7 +30,7 @@ OWN_FAULT = frozenset({400, 413, 415, 422})
 BACKOFF = Backoff()
 
 
-class Router:
+class Router(Closing):
     """Runs go to the first of `providers` (backends, or `Provider`s with limits) that has room and
     is well; put the local one first. A run whose provider fails moves on with all that it has:
     finished gens and selects are kept, text that was streamed is gone on with.
@@ -112,12 +110,7 @@ class Router:
             leg.replica.fail(BackendError(f"the backend failed to go on: {error}"))
 
     def stats(self) -> BackendStats:
-        each = [lane.backend.stats() for lane in self._lanes]
-        return BackendStats(
-            prompt_tokens=sum(stats.prompt_tokens for stats in each),
-            cached_tokens=sum(stats.cached_tokens for stats in each),
-            completion_tokens=sum(stats.completion_tokens for stats in each),
-        )
+        return sum((lane.backend.stats() for lane in self._lanes), BackendStats())
 
     def server_info(self) -> dict[str, object]:
         """How each provider does."""
@@ -147,17 +140,6 @@ class Router:
                 journey.run.fail(self._end())
                 journey.settle()
         self._alarms.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _end(self) -> BackendError:
         return BackendError("the router was closed before this run could finish")
