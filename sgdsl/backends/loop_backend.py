@@ -92,12 +92,11 @@ class LoopBackend(Closing):
             raise found
         return found
 
-    def _die(self) -> None:
-        self._fail_all(
-            BackendError(
-                f"{self.label}: its thread ended before this run could finish; make another one"
-            )
-        )
+    def _die(self, cause: BaseException) -> None:
+        said = f"its thread has ended ({type(cause).__name__}: {cause}); make another one"
+        error = BackendError(f"{self.label}: {said}")
+        error.__cause__ = cause
+        self._fail_all(error)
 
     async def _shut(self) -> None:
         self._fail_all(closed(self.label))
@@ -122,12 +121,12 @@ class LoopBackend(Closing):
         """Let the connections go. Raises nothing."""
 
 
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+def _weakly(method: Callable[[BaseException], None]) -> Callable[[BaseException], None]:
     """`method`, if there is still somebody to call it on."""
     of = weakref.WeakMethod(method)
 
-    def call() -> None:
+    def call(cause: BaseException) -> None:
         if (found := of()) is not None:
-            found()
+            found(cause)
 
     return call

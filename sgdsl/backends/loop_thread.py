@@ -13,11 +13,11 @@ from typing import Any
 
 
 class LoopThread:
-    """A daemon thread, from its first use until it is stopped. `died` is called on it when it ends
-    for another reason: a `SystemExit` that somebody raised there, say.
+    """A daemon thread, from its first use until it is stopped. `died` is called on it with what
+    has ended it before: a `SystemExit` that somebody raised there, say.
     """
 
-    def __init__(self, name: str, died: Callable[[], object]) -> None:
+    def __init__(self, name: str, died: Callable[[BaseException], object]) -> None:
         self._name = name
         self._died = died
         self._lock = threading.Lock()
@@ -72,12 +72,11 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
-        finally:
+        except BaseException as error:  # noqa: BLE001 - told to all who wait for this thread
             with self._lock:
-                died, self._stopped = not self._stopped, True
-            if died:
-                self._died()
-            _wind_up(loop)
+                self._stopped = True
+            self._died(error)
+        _wind_up(loop)
 
 
 def _wind_up(loop: asyncio.AbstractEventLoop) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from sgdsl.backends.answer_logprobs import WrittenToken
 from sgdsl.backends.arriving import ArrivingText
 from sgdsl.backends.asking import Answer, unknown_end
-from sgdsl.backends.shapes import count, dig
+from sgdsl.backends.shapes import count, dig, log_probability, shaped
 from sgdsl.backends.structured import Structured
 from sgdsl.errors import BackendError, ProviderError
 from sgdsl.graph import shorten
@@ -157,22 +157,17 @@ class Written:
 
     def _read_tokens(self, logprobs: Any) -> list[WrittenToken]:
         read = _chat_tokens if self._chat else _completion_tokens
-        try:
+        with shaped(self._label, "log-probabilities", logprobs):
             return read(self._label, logprobs)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise ProviderError(
-                f"{self._label} told log-probabilities in another shape than expected: "
-                f"{shorten(repr(logprobs), 200)}"
-            ) from None
 
 
 def _chat_tokens(label: str, logprobs: Any) -> list[WrittenToken]:
     return [
         WrittenToken(
             dig(label, entry, str, "token"),
-            float(entry["logprob"]),
+            log_probability(entry["logprob"]),
             tuple(
-                (dig(label, top, str, "token"), float(top["logprob"]))
+                (dig(label, top, str, "token"), log_probability(top["logprob"]))
                 for top in entry.get("top_logprobs") or ()
             ),
         )
@@ -187,8 +182,8 @@ def _completion_tokens(label: str, logprobs: Any) -> list[WrittenToken]:
     return [
         WrittenToken(
             dig(label, text, str),
-            0.0 if value is None else float(value),
-            tuple((told, float(number)) for told, number in (top or {}).items()),
+            0.0 if value is None else log_probability(value),
+            tuple((told, log_probability(number)) for told, number in (top or {}).items()),
         )
         for text, value, top in zip(texts, values, tops, strict=True)
     ]
