@@ -41,7 +41,8 @@ class Backend(Protocol):
     asked for its `next` action again. The program's side may set the outcome at any time (a
     deadline, `cancel()`): what a backend says after that is dropped.
 
-    A backend that sets `caches_prefixes = True` is asked to compute prefixes by `Program.cache`.
+    A backend that sets `caches_prefixes = True` is asked to compute prefixes by `Program.cache`;
+    of one that hands runs on to others, those named in its `prefix_backends` are.
     """
 
     @property

@@ -13,13 +13,10 @@ from typing import Any, Protocol, TypeVar
 
 from sgdsl.backends import http
 from sgdsl.backends.http import Http
-from sgdsl.backends.policy import Backoff
+from sgdsl.backends.policy import MAX_RETRY_AFTER_S, Backoff
 from sgdsl.errors import ProviderError
 
 BACKOFF = Backoff()
-MAX_RETRY_AFTER_S = 60.0
-"""Who is told to wait longer gives up, and says so."""
-
 MAX_AFTER_END_S = 5.0
 """How long a stream may take to end behind the end of its text; counts of tokens stand there."""
 

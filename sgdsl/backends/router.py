@@ -18,7 +18,7 @@ from sgdsl.backends.alarms import Alarms
 from sgdsl.backends.base import Backend, BackendStats, Closing
 from sgdsl.backends.journey import Journey, Leg
 from sgdsl.backends.lanes import CHARS_PER_TOKEN, Lane, Later, Provider, lanes_from
-from sgdsl.backends.policy import Backoff
+from sgdsl.backends.policy import MAX_RETRY_AFTER_S, Backoff
 from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError, ProviderError, UsageError
 from sgdsl.machine import Choose, Generate
@@ -81,6 +81,21 @@ class Router(Closing):
     @property
     def max_in_flight(self) -> int:
         return sum(lane.max_in_flight for lane in self._lanes)
+
+    @property
+    def prefix_backends(self) -> dict[str, Backend]:
+        """Those of its providers that keep a cache of prefixes, by name; see `Program.cache`."""
+        found: dict[str, Backend] = {}
+        for lane in self._lanes:
+            own = {"": lane.backend} if getattr(lane.backend, "caches_prefixes", False) else {}
+            for name, backend in getattr(lane.backend, "prefix_backends", own).items():
+                shown = f"{lane.name} {name}".rstrip()
+                found[f"{shown} ({lane.index})" if shown in found else shown] = backend
+        return found
+
+    @property
+    def caches_prefixes(self) -> bool:
+        return bool(self.prefix_backends)
 
     @property
     def is_alive(self) -> bool:
@@ -266,7 +281,8 @@ class Router(Closing):
         delay_s = 0.0
         if not self._lanes.any_for(journey.input_tokens, others):  # it has failed everywhere
             attempt = journey.num_failures - 1
-            delay_s = self._backoff.delay_s(attempt, self._draw(), at_least_s=retry_after_s)
+            asked_s = None if retry_after_s is None else min(retry_after_s, MAX_RETRY_AFTER_S)
+            delay_s = self._backoff.delay_s(attempt, self._draw(), at_least_s=asked_s)
         self._alarms.at(now_s + delay_s, partial(self._place, journey))
         return True
 
