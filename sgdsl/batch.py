@@ -330,13 +330,12 @@ class Batch(Generic[Row]):
     def _next(self, worker: Worker) -> Flight | None:
         """The next row, once there is room for it; None when there is none."""
         with self._lock:
-            self._num_running -= 1
-            self._num_idle += 1
-            self._room.wait_for(
-                lambda: self._stopped.is_set() or self._exhausted or self._has_room()
-            )
-            self._num_idle -= 1
-            self._num_running += 1
+            while not (self._stopped.is_set() or self._exhausted or self._has_room()):
+                self._num_running -= 1
+                self._num_idle += 1
+                self._room.wait()
+                self._num_idle -= 1
+                self._num_running += 1
             if self._stopped.is_set() or self._exhausted:
                 return None
             self._num_starting += 1
@@ -385,7 +384,9 @@ class Batch(Generic[Row]):
             flight.in_run = False
             if flight.in_body and run.ended_by_program:
                 crowded = self._leave(flight.worker)
-        self._land(flight)
+            landed = flight.landed
+        if landed:
+            self._land(flight)
         if crowded:
             self._expire(CancelledError(f"{self._num_left} bodies of the batch do not return"))
 
@@ -413,28 +414,27 @@ class Batch(Generic[Row]):
                 self._num_threads += 1
                 self._num_running += 1
                 return True
-        self._land(flight)
+            landed = flight.landed
+        if landed:
+            self._land(flight)
         return True
 
     def _land(self, flight: Flight) -> None:
-        """Hand the row over, if nothing of it goes on."""
-        with self._lock:
-            if not flight.landed or flight.index not in self._flights:
-                return
+        """Hand the row over: nothing of it goes on."""
         run = flight.execution.run
         assert run.outcome is not None, "a row ends with an outcome"
         if run.returned:
             run.release()
         with self._lock:
-            if self._flights.pop(flight.index, None) is None:
-                return
+            del self._flights[flight.index]
             self._finished[flight.index] = Ended(flight.execution.state, run)
             self._num_finished += 1
             if run.unread:
                 self._unread[flight.index] = None
             else:
                 self._count(flight.index, run.outcome)
-            self._room.notify()
+            if self._num_idle:
+                self._room.notify()
             self._staff()
             self._tell()
 

@@ -22,7 +22,7 @@ from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError,
 from sgdsl.explanation import BranchRecord, Explanation
 from sgdsl.graph import ROOT, Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
-from sgdsl.outcome import Outcome, failure
+from sgdsl.outcome import OK, TRUNCATED, Outcome, failure
 from sgdsl.source import Source
 from sgdsl.values import Lazy
 from sgdsl.waiting import blocking
@@ -115,8 +115,8 @@ class Run:
         self._machine = Machine(template=template, defaults=defaults, seed=seed)
         self._lock = threading.RLock()
         self._changed: threading.Condition | None = None  # made by the first who waits
-        self._watchers: list[Callable[[Run], None]] = []
-        self._waiting: list[_Waiter] = []
+        self._watchers: tuple[Callable[[Run], None], ...] = ()
+        self._waiting: tuple[_Waiter, ...] = ()
 
     # The program's side.
 
@@ -169,7 +169,7 @@ class Run:
         """
         with self._lock:
             if self.outcome is None:
-                self._watchers.append(watcher)
+                self._watchers = (*self._watchers, watcher)
                 return
         watcher(self)
 
@@ -186,7 +186,7 @@ class Run:
         if outcome is None or outcome.error is not None or not self._machine.unread:
             return outcome
         with self._lock:
-            outcome, values = self.outcome, [*self._machine.unread]
+            outcome, values = self.outcome, self._machine.unread
         try:
             for value in values:
                 self._read(value)
@@ -195,12 +195,14 @@ class Run:
         else:
             with self._lock:
                 if self.outcome is outcome:
-                    self._machine.unread.clear()
+                    self._machine.unread = ()
         return self.outcome
 
     @property
     def unread(self) -> list[Lazy]:
         """The values that are still to be parsed before the outcome of this run is certain."""
+        if not self._machine.unread:
+            return []
         with self._lock:
             if self.outcome is None or self.outcome.error is not None:
                 return []
@@ -238,7 +240,7 @@ class Run:
             self.raise_error(branch_id)
             has = ([], 0) if branch is None else (sorted(branch.variables), len(branch.unnamed))
             raise no_variable(name, *has)
-        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
+        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name].value
 
     def settle(self, branch_id: int) -> Branch:
         """The branch, once it has carried out all that was written on it."""
@@ -293,12 +295,11 @@ class Run:
             if self.outcome is not None or reached():
                 call()
             else:
-                self._waiting.append(waiter)
+                self._waiting = (*self._waiting, waiter)
 
         def forget() -> None:
             with self._lock:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
+                self._waiting = tuple(each for each in self._waiting if each is not waiter)
 
         return forget
 
@@ -312,12 +313,12 @@ class Run:
         if self._changed is not None:
             self._changed.notify_all()
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting = self._waiting, ()
             for waiter in waiting:
                 if self.outcome is not None or waiter.reached():
                     waiter.call()
                 else:
-                    self._waiting.append(waiter)
+                    self._waiting = (*self._waiting, waiter)
 
     def raise_error(self, branch_id: int = ROOT) -> None:
         """Raise what ended the run, or this fork of it, before its time, if something did."""
@@ -412,7 +413,7 @@ class Run:
 
     def finish(self) -> None:
         """All nodes were carried out."""
-        self._set(Outcome("truncated" if self._machine.truncated else "ok"))
+        self._set(TRUNCATED if self._machine.truncated else OK)
 
     def finish_cancelled(self, reason: str) -> None:
         self._set(Outcome("cancelled", CancelledError(reason)))
@@ -446,7 +447,7 @@ class Run:
             if self.outcome is not None and not (uncertain and self._machine.unread):
                 return
             self.outcome = outcome
-            watchers, self._watchers = self._watchers, []
+            watchers, self._watchers = self._watchers, ()
             self._tell()
         for watcher in watchers:
             watcher(self)

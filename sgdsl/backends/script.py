@@ -6,7 +6,6 @@ Owns the forms in which a test may write them. Knows nothing of runs or threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from grammars import Constraint
@@ -15,9 +14,10 @@ from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, UsageError
 from sgdsl.graph import Sampling, Select
 from sgdsl.machine import Completion
+from sgdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """What a scripted function is asked: continue `prompt` for the variable `name`."""
 
