@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Self, overload
 
 from typing_extensions import TypeVar
 
@@ -25,6 +25,14 @@ from sgdsl.reader import Reader
 from sgdsl.recorder import Recorder
 
 R = TypeVar("R", default=Any)
+
+
+class Plain(Protocol):
+    """To a type checker: any object that is no state, of all that objects have one method is
+    declared away there. So it tells `f(s, ...)`, a part of a run, from `f(...)`, a run.
+    """
+
+    def __sizeof__(self) -> int: ...
 
 
 class BranchState(Generic[R]):
@@ -56,18 +64,21 @@ class BranchState(Generic[R]):
         """The same as `s[name] = value`."""
         self[name] = value
 
-    if not TYPE_CHECKING:  # to a type checker there is no such operator
+    if TYPE_CHECKING:
+        __sizeof__: None  # type: ignore[assignment]  # see `Plain`
+
+    else:  # to a type checker there is neither
 
         def __add__(self, other: object) -> NoReturn:
             raise UsageError("s + ... makes no new state; append to this one, with s += ...")
+
+        def __iter__(self) -> NoReturn:
+            raise UsageError("a state cannot be iterated over; read its text() or its variables")
 
     def __repr__(self) -> str:
         outcome = self.outcome
         status = "running" if outcome is None else outcome.status
         return f"<{type(self).__name__} of a run: {status}>"
-
-    def __iter__(self) -> Iterator[Any]:
-        raise UsageError("a state cannot be iterated over; read its text() or its variables")
 
     def ref(self, name: str) -> Expr:
         """The text of an earlier variable, to append without reading it."""
