@@ -75,8 +75,11 @@ class LoopThread:
         except BaseException as error:  # noqa: BLE001 - told to all who wait for this thread
             with self._lock:
                 self._stopped = True
-            self._died(error)
+            loop.run_until_complete(self._tell(error))
         _wind_up(loop)
+
+    async def _tell(self, error: BaseException) -> None:
+        self._died(error)
 
 
 def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
