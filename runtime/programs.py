@@ -305,18 +305,19 @@ class Programs:
 
     def _bitmask(self, lines: list[Line]) -> NDArray[np.int32] | None:
         """A row for each line, all masks of constraints in one gather; None when all is allowed."""
-        generations = [line.writes for line in lines]
-        if not any(each is not None and each.is_masked for each in generations):
+        written = [line.writes for line in lines]
+        masked = [each if each is not None and each.is_masked else None for each in written]
+        if all(each is None for each in masked):
             return None
         bitmask = np.empty((len(lines), self._tokenizer.vocabulary.num_words), dtype=np.int32)
 
         def fail(index: int, cause: Exception) -> None:
             self._fail(lines[index], cause)
 
-        matchers = [None if each is None else each.matcher for each in generations]
+        matchers = [None if each is None else each.matcher for each in masked]
         fill_bitmasks(matchers, bitmask, on_error=fail)
-        for line, each, row in zip(lines, generations, bitmask, strict=True):
-            if line.run.outcome is None and not line.failed and each is not None and each.is_masked:
+        for line, each, row in zip(lines, masked, bitmask, strict=True):
+            if each is not None and line.run.outcome is None and not line.failed:
                 self._guard(line, partial(each.narrow, row))
         return bitmask
 

@@ -78,8 +78,9 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     type. With `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance;
     of a `JsonSchema`, and in all other cases, it is the text.
 
-    A constrained output ends where its constraint is complete, or before a text of `stop` where
-    what stands before that satisfies the constraint; elsewhere that is a part of the output.
+    A constrained output ends where it satisfies its constraint and the model goes on to what that
+    does not allow, or before a text of `stop`; where what stands before that does not satisfy the
+    constraint, it is a part of the output.
     `stop_regex` and `stop_token_ids` are refused beside a constraint, and the stops of `run` or of
     a role do not concern it; `min_tokens` and `ignore_eos` make it go on as long as its constraint
     allows. `str` is no constraint.

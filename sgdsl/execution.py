@@ -18,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 from sgdsl.async_waiting import Bell, until
+from sgdsl.awaited import LOOK_UP_S
 from sgdsl.backends.base import Backend
 from sgdsl.context import Caller, caller
 from sgdsl.errors import CancelledError, DeadlineError
@@ -25,7 +26,7 @@ from sgdsl.expressions import Part
 from sgdsl.graph import ROOT, Sampling
 from sgdsl.reader import RunReader
 from sgdsl.recorder import Recorder
-from sgdsl.run import LOOK_UP_S, Run
+from sgdsl.run import Run
 from sgdsl.source import body_source, head_source
 from sgdsl.state import ProgramState
 from sgdsl.threads import Job, bodies

@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
 from sgdsl.async_waiting import on_thread, until
+from sgdsl.awaited import AWAIT
 from sgdsl.branch import Branch
 from sgdsl.errors import CancelledError, UsageError, no_variable
 from sgdsl.explanation import Explanation
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
-from sgdsl.run import AWAIT, Run
+from sgdsl.run import Run
 from sgdsl.streams import UNFINISHED, Stream
 
 
