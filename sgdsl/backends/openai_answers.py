@@ -69,12 +69,10 @@ class Written:
         if choice is None:  # the usage comes in a chunk of its own
             self._usage = event.get("usage") or self._usage
             return
-        self._begun = True
         piece = choice
-        if self._chat:
-            if choice.get("delta") is None and choice.get("finish_reason") is not None:
-                choice = {**choice, "delta": {}}
-            piece = dig(self._label, choice, dict, "delta")
+        if self._chat:  # some say nothing in a chunk, of what their filters think, say
+            piece = {} if choice.get("delta") is None else dig(self._label, choice, dict, "delta")
+        self._begun |= bool(piece) or bool(choice.get("finish_reason"))
         text = piece.get("content" if self._chat else "text") or ""
         if not isinstance(text, str):
             raise ProviderError(f"{self._label} streamed {shorten(repr(text), 120)} for a text")
@@ -122,7 +120,7 @@ class Written:
         if (logprobs := choice.get("logprobs")) is not None:
             self.tokens += self._read_tokens(logprobs)
         finish = choice.get("finish_reason")
-        if finish is not None:
+        if finish:  # some say "" for not yet
             self._end(finish)
 
     def _end(self, finish: object) -> None:

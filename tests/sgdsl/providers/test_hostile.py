@@ -282,6 +282,7 @@ def test_an_answer_that_is_none_is_an_error(reply: Any, said: str) -> None:
     ("events", "said"),
     [
         ([{"choices": []}], "streamed no choice at all"),
+        ([{"choices": [{"index": 0, "delta": {}}]}], "streamed no choice at all"),
         ([{"error": {"message": "burnt"}}], "answered with an error: burnt"),
         ([{"choices": [{"index": 0, "delta": {"tool_calls": TOOLS}}]}], "called tools"),
         ([{"choices": [{"index": 0, "delta": {"refusal": "no"}}]}], "refused: no"),
@@ -303,6 +304,17 @@ def test_choices_that_were_not_asked_for_are_passed_over_in_any_order() -> None:
     others = [{"choices": [{"index": 1, "delta": {"content": "no"}}]} for _ in events]
     mixed = [each for pair in zip(others, events, strict=True) for each in pair]
     state = state_of(streamed(*sse(*mixed)), stream=True)
+    assert "".join(state.text_iter("x")) == "mine"
+
+
+def test_chunks_that_say_nothing_are_passed_over() -> None:
+    first, *rest = chat_events("mi", "ne")
+    nothing = [
+        {"choices": [], "prompt_filter_results": []},
+        {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]},
+        {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": ""}]},
+    ]
+    state = state_of(streamed(*sse(*nothing, first, *nothing, *rest)), stream=True)
     assert "".join(state.text_iter("x")) == "mine"
 
 
