@@ -163,25 +163,36 @@ class Router(Closing):
 
     def _place(self, journey: Journey) -> None:
         """Set out on a lane now, or wait: for a time, or for room."""
-        with journey.lock:
-            if journey.is_over or journey.leg is not None:
-                return
-            journey.look()
-            if journey.run.outcome is not None:
-                return
-            tokens = journey.input_tokens
-            if not self._lanes.any_for(tokens, journey.barred):
-                self._give_up(journey, None)
-                return
-            taken = self._take_lane(journey, tokens)
-            if taken is None:
-                return
-            lane, is_trial = taken
-            leg = journey.set_out(lane, is_trial=is_trial)
         try:
-            lane.backend.submit(leg.replica)
+            with journey.lock:
+                leg = self._next_leg(journey)
+        except BaseException as error:  # noqa: BLE001 - it is this run's end, no other's
+            journey.run.fail(error)
+            with journey.lock:
+                journey.settle()
+            return
+        if leg is None:
+            return
+        try:
+            leg.lane.backend.submit(leg.replica)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it has failed, as broken as it is
             leg.replica.fail(BackendError(f"the backend failed to take the run: {error}"))
+
+    def _next_leg(self, journey: Journey) -> Leg | None:
+        if journey.is_over or journey.leg is not None:
+            return None
+        journey.look()
+        if journey.run.outcome is not None:
+            return None
+        tokens = journey.input_tokens
+        if not self._lanes.any_for(tokens, journey.barred):
+            self._give_up(journey, None)
+            return None
+        taken = self._take_lane(journey, tokens)
+        if taken is None:
+            return None
+        lane, is_trial = taken
+        return journey.set_out(lane, is_trial=is_trial)
 
     def _take_lane(self, journey: Journey, tokens: int) -> tuple[Lane, bool] | None:
         """A lane, and whether the run is the trial of one that was unwell."""

@@ -221,6 +221,22 @@ def test_what_fails_for_a_while_is_tried_again_by_the_only_one() -> None:
     assert len(asked) == 5
 
 
+def test_a_router_that_cannot_decide_fails_the_runs_and_goes_on() -> None:
+    class Undecided(Breaker):
+        broken = True
+
+        def allows(self, now_s: float) -> bool:
+            if self.broken:
+                raise ArithmeticError("no clock")
+            return super().allows(now_s)
+
+    breaker = Undecided()
+    with router(Provider(MockBackend(default="x"), breaker=breaker)) as alone:
+        assert "no clock" in str(two.run("q", backend=alone, timeout_s=PATIENCE_S).error())
+        breaker.broken = False
+        assert two.run("q", backend=alone)["a"] == "x"
+
+
 def test_who_asks_for_absurd_patience_is_asked_again_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
