@@ -92,8 +92,8 @@ class Programs:
             return
         self._prepared[run.id].update(prepared)
         if run.cancelled:
-            run.finish_cancelled("the run was cancelled")
             self._drop(run)
+            run.finish_cancelled("the run was cancelled")
             return
         self._advance(run, [line for line in self._lines[run.id].values() if not line.busy])
 
@@ -110,6 +110,7 @@ class Programs:
         del self._runs[run.id]
         del self._prepared[run.id]
         for line in self._lines.pop(run.id).values():
+            _tell_partial(line)
             self._stop(line)
             self._unshare(line)
 
@@ -135,6 +136,7 @@ class Programs:
 
     def _fail(self, line: Line, cause: BaseException) -> None:
         """`cause` is the end of the run, or of this line alone, if a join may collect it."""
+        _tell_partial(line)
         line.run.fail(cause, branch_id=line.branch_id)
         line.failed = True
         self._unshare(line)
@@ -434,3 +436,11 @@ class Programs:
             self._fail(line, cause)
             return False
         return True
+
+
+def _tell_partial(line: Line) -> None:
+    """What it has written, for who asks what a run came to that ends early. Nobody goes on with it,
+    so that only the run is told, not those who watch one that stands for another.
+    """
+    if isinstance(line.activity, Generation):
+        Run.stream(line.run, line.branch_id, line.activity.text)

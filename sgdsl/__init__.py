@@ -6,6 +6,7 @@ import importlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from sgdsl.absent import ServerArgs, VertexAI
 from sgdsl.api import (
     REGEX_BOOL,
     REGEX_FLOAT,
@@ -105,9 +106,11 @@ __all__ = [
     "Router",
     "Runtime",
     "RuntimeEndpoint",
+    "ServerArgs",
     "SgdslError",
     "TraceError",
     "UsageError",
+    "VertexAI",
     "assistant",
     "assistant_begin",
     "assistant_end",

@@ -7,9 +7,10 @@ nor of what carrying them out means.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, ClassVar, get_origin
+from typing import Any, ClassVar
 
-from grammars import Constraint, Regex, TypeOf
+from grammars import Constraint
+from sgdsl.constraint_names import written
 from sgdsl.reasoning import SUFFIX, Tags
 from sgdsl.record import record
 from sgdsl.sampling import Sampling
@@ -48,15 +49,7 @@ def shorten(text: str, limit: int = 60) -> str:
 
 def asked(constraint: Constraint) -> str:
     """A constraint in few words."""
-    match constraint:
-        case TypeOf(tp=type() as tp) if get_origin(tp) is None:
-            return f"type={tp.__qualname__.rpartition('.')[2]}"
-        case TypeOf(tp=tp):
-            return f"type={shorten(repr(tp))}"
-        case Regex(pattern=pattern):
-            return f"regex={shorten(pattern)!r}"
-        case _:
-            return shorten(repr(constraint))
+    return shorten(written(constraint))
 
 
 @record

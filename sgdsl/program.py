@@ -17,6 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from types import ModuleType
 from typing import (
     Any,
     Generic,
@@ -35,6 +36,7 @@ from sgdsl.async_execution import AsyncExecution, start_async, through_async
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
 from sgdsl.batches import BatchArguments, Plan, StartRow
+from sgdsl.branch_state import Plain
 from sgdsl.context import backend_for, sampling_for, seed_for
 from sgdsl.conversation import Starts, conversation_parts
 from sgdsl.errors import UsageError
@@ -49,6 +51,11 @@ from sgdsl.tracer import finish_at_once, trace
 
 R = TypeVar("R", default=Any)
 R2 = PlainTypeVar("R2")
+
+Argument = Plain | Iterable[Any] | type[Any] | ModuleType | None
+"""Of a program, to a type checker: all but a state. What is declared as another protocol than
+`Iterable` is given to `run`.
+"""
 
 
 class Program(Generic[R]):
@@ -90,7 +97,10 @@ class Program(Generic[R]):
     def __call__(self, state: AsyncProgramState[Any], /, *args: Any, **kwargs: Any) -> R: ...
 
     @overload
-    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
+    def __call__(self, first: Argument, /, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
+
+    @overload
+    def __call__(self, **kwargs: Any) -> ProgramState[R]: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`run(...)`. With a state as the first argument, a part of that state's run instead: what
@@ -426,7 +436,10 @@ class AsyncProgram(Program[R]):
     ) -> Coroutine[Any, Any, R]: ...
 
     @overload
-    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
+    def __call__(self, first: Argument, /, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
+
+    @overload
+    def __call__(self, **kwargs: Any) -> ProgramState[R]: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`run(...)`. With the state of an `async def` body, what is to be awaited as a part of
