@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sgdsl.actions import Completion
 from sgdsl.chat import Around
 from sgdsl.errors import ProgramError
-from sgdsl.graph import Check, Collect, Gen, Node, may_define
+from sgdsl.graph import Assign, Check, Collect, Gen, Node, may_define
 from sgdsl.pieces import Piece
 from sgdsl.reasoning import split
 from sgdsl.values import Lazy
@@ -188,6 +188,14 @@ class Branch:
         self.active = node
         if not isinstance(node, Collect):  # it is there since its gen began
             self.trail.append((node, len(self.pieces), None))
+
+    def note(self, node: Node) -> None:
+        """What is written after a gen is written again with it; an assignment ends that."""
+        assert self.mark is not None, "there is a gen to go back to"
+        if isinstance(node, Assign):
+            self.mark = None
+        else:
+            self.mark.nodes.append(node)
 
     def defines(self, name: str | int) -> bool:
         """Whether the variable (an int: the unnamed one at that position) has a value."""

@@ -32,7 +32,6 @@ from sgdsl.errors import BackendError, ProgramError
 from sgdsl.failures import Failures
 from sgdsl.graph import (
     ROOT,
-    Assign,
     Check,
     Collect,
     Fork,
@@ -67,7 +66,6 @@ __all__ = [
 
 _GOES_ON_FROM_TEXT = frozenset({Gen, Select, Fork})
 _WAITS = frozenset({Join, Collect})
-_WRITES = frozenset({*WRITERS, Join})
 
 
 class Machine:
@@ -179,15 +177,17 @@ class Machine:
                     moved = True
                     break
             elif kind in _WAITS:
-                assert isinstance(node, Join | Collect), "these wait for their children"
+                assert isinstance(node, (Join, Collect)), "these wait for their children"
                 if not self._ready(node):
                     return Append(tuple(branch.pieces[first:])) if moved else Idle.JOINING
             elif moved and isinstance(node, Check) and node.attempt:
                 break
             branch.begin(node)  # a fault below is this node's
             moved = True
-            if kind in _WRITES:
-                self._write(branch, node)
+            if (write := WRITERS.get(kind)) is not None:
+                if branch.mark is not None:
+                    branch.note(node)
+                write(branch, node, self._template)
                 branch.active = None
             elif (action := self._act(branch, node)) is not None:
                 return action
@@ -211,6 +211,11 @@ class Machine:
                 return Spawn(children)
             case Collect():
                 return self._collect(branch, node)
+            case Join():
+                branch.mark = None
+                self._join(branch, node)
+                branch.active = None
+                return None
             case Check(attempt=attempt):  # the program's side looks at the value
                 branch.active = None
                 return self._rewind(branch) if attempt else None
@@ -366,26 +371,16 @@ class Machine:
         return child
 
     def _ready(self, join: Join | Collect) -> bool:
-        return all(
-            child in self.branches and self.branches[child].drained for child in join.children
-        )
+        branches = self.branches
+        for child in join.children:  # a loop, for speed: it is asked for after each step
+            if child not in branches or not branches[child].drained:
+                return False
+        return True
 
     def _before(self, branch: Branch, node: Node) -> None:
         """Write what a message needs before its model or its forks go on."""
         if branch.held or (branch.around is not None and not branch.begun):
             settle(branch) if isinstance(node, Fork) else before_model(branch)
-
-    def _write(self, branch: Branch, node: Node) -> None:
-        """Carry out a node that needs no model."""
-        if branch.mark is not None:
-            if isinstance(node, Assign | Join):
-                branch.mark = None
-            else:
-                branch.mark.nodes.append(node)
-        if isinstance(node, Join):
-            self._join(branch, node)
-        else:
-            WRITERS[type(node)](branch, node, self._template)
 
     def _join(self, parent: Branch, join: Join) -> None:
         children = [self.branches[child] for child in join.children]

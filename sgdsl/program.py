@@ -1,17 +1,15 @@
 """Programs: decorated functions that can be run, batched, awaited, bound and traced.
 
-Owns `function` and `Program`: which argument belongs to the program and which to the run. Knows
-nothing of how a body, a batch or a trace goes on.
+Owns `Program`: which argument belongs to the program and which to the run. Knows nothing of how a
+body, a batch or a trace goes on.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import (
     AsyncIterator,
     Callable,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -22,7 +20,6 @@ from typing import (
     Any,
     Generic,
     Literal,
-    Protocol,
     Self,
     TypeVar as PlainTypeVar,
     Unpack,
@@ -32,7 +29,7 @@ from typing import (
 from typing_extensions import TypeVar
 
 from sgdsl.arguments import RUN_ARGUMENTS, refuse, timeout_from
-from sgdsl.async_execution import AsyncExecution, start_async, through_async
+from sgdsl.async_execution import start_async, through_async
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
 from sgdsl.batches import BatchArguments, Plan, StartRow
@@ -425,89 +422,9 @@ class Program(Generic[R]):
         return functools.partial(_raise, error)
 
 
-class AsyncProgram(Program[R]):
-    """What `@function` makes of an `async def` function."""
-
-    is_async = True
-
-    @overload  # type: ignore[override]
-    def __call__(
-        self, state: AsyncProgramState[Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, R]: ...
-
-    @overload
-    def __call__(self, first: Argument, /, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
-
-    @overload
-    def __call__(self, **kwargs: Any) -> ProgramState[R]: ...
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`run(...)`. With the state of an `async def` body, what is to be awaited as a part of
-        that state's run: `await f(s, ...)`.
-        """
-        if args and isinstance(args[0], AsyncProgramState):
-            return self._call(self._parameters.fit(args[1:], kwargs))(args[0])
-        if args and isinstance(args[0], ProgramState):
-            raise UsageError(
-                f"{self.__name__}(s, ...): an async def program can be a part of an async def "
-                f"body only; make the caller one and write `await {self.__name__}(s, ...)`"
-            )
-        return self.run(*args, **kwargs)
-
-    _execution = AsyncExecution
-
-    def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
-        return functools.partial(_raise_async, error)
-
-
-@overload
-def function(
-    func: Callable[..., Coroutine[Any, Any, R2]], num_api_spec_tokens: int | None = None
-) -> AsyncProgram[R2]: ...
-
-
-@overload
-def function(func: Callable[..., R2], num_api_spec_tokens: int | None = None) -> Program[R2]: ...
-
-
-@overload
-def function(func: None = None, num_api_spec_tokens: int | None = None) -> _Decorator: ...
-
-
-def function(func: Callable[..., Any] | None = None, num_api_spec_tokens: int | None = None) -> Any:
-    """Make a program of a function whose first parameter is the state. Bare or with arguments.
-
-    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens`: a provider behind
-    an API is asked for so many tokens at once, ahead of the program; its literals and gens are
-    found in them as far as they fit, and asked for anew from there. The runtime needs none of it.
-    """
-    ahead: object = num_api_spec_tokens
-    if ahead is not None and (not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1):
-        refuse("function", "num_api_spec_tokens", ahead, "a whole number of tokens, at least 1")
-    make = functools.partial(_program, num_api_spec_tokens=num_api_spec_tokens)
-    return make if func is None else make(func)
-
-
-class _Decorator(Protocol):
-    @overload
-    def __call__(self, func: Callable[..., Coroutine[Any, Any, R2]], /) -> AsyncProgram[R2]: ...
-
-    @overload
-    def __call__(self, func: Callable[..., R2], /) -> Program[R2]: ...
-
-
-def _program(func: Callable[..., Any], *, num_api_spec_tokens: int | None) -> Program[Any]:
-    kind = AsyncProgram if inspect.iscoroutinefunction(func) else Program
-    return kind(func, num_api_spec_tokens=num_api_spec_tokens)
-
-
 def _hole(name: str) -> Hole:
     return Hole(f"argument {name!r}", f"{{{name}}}")
 
 
 def _raise(error: UsageError, _: object) -> None:
-    raise error
-
-
-async def _raise_async(error: UsageError, _: object) -> None:
     raise error

@@ -259,7 +259,8 @@ class Run(Awaited):
     def next(self, branch_id: int) -> Action:
         with self._lock:
             action = self._machine.next(branch_id)
-            self._tell()
+            if self._changed is not None or self._waiting:
+                self._tell()
             return action
 
     @property

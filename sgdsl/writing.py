@@ -39,7 +39,10 @@ def set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str]
 
 
 def _text(branch: Branch, node: Text, _: ChatTemplate) -> None:
-    write_text(branch, node.text)
+    if branch.around is None:
+        branch.pieces.append(Piece(node.text))
+    else:
+        write_text(branch, node.text)
 
 
 def _ref(branch: Branch, node: Ref, _: ChatTemplate) -> None:
