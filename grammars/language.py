@@ -19,7 +19,7 @@ from grammars.expr import Expr
 from grammars.forced import exceeding, forced_run
 from grammars.mask_store import MaskStore
 from grammars.masks import Mask
-from grammars.spelling import Spelling
+from grammars.spelling import UNREACHABLE, Spelling
 from grammars.trie import Int32
 
 BYTES_PER_STEP = 64
@@ -91,6 +91,20 @@ class Language:
             if not self._completions.is_alive(following):
                 return None
             return following, self._completions.spelling(following)
+
+    def last_complete(self, node: Expr, data: bytes) -> tuple[int, bool]:
+        """How many first bytes of `data` lead to the last complete text on its way, none for none;
+        and whether a text that begins with all of it can be written.
+        """
+        size = 0
+        with self._step():
+            for count in range(1, len(data) + 1):
+                node = walk(self._algebra, node, data[count - 1 : count])
+                if not self._completions.is_alive(node):
+                    return size, False
+                if node.nullable:
+                    size = count
+            return size, self._completions.cost(node) < UNREACHABLE
 
     def forced(self, node: Expr) -> bytes:
         """The bytes with which every text that may follow begins (up to a bound)."""

@@ -92,11 +92,19 @@ class Matcher:
 
     @property
     def is_terminated(self) -> bool:
-        """Whether a stop token was accepted, or the text is complete and nothing can follow."""
+        """Whether a stop token was accepted, or the text is complete and nothing can follow, be it
+        for the budget.
+        """
         place = self._place
-        if self._is_over:
-            return True
-        return place.node.nullable and (place.remaining == 0 or self._language.is_final(place.node))
+        return (place.node.nullable and place.remaining == 0) or self.is_final
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a stop token was accepted, or the text is complete and nothing can follow at any
+        budget.
+        """
+        node = self._place.node
+        return self._is_over or (node.nullable and self._language.is_final(node))
 
     @property
     def _is_over(self) -> bool:
@@ -174,9 +182,23 @@ class Matcher:
 
     def allows(self, token_id: int) -> bool:
         """Whether `fill_bitmask` would set this token's bit."""
-        row = np.zeros(self.grammar.vocabulary.num_words, dtype=np.int32)
-        self.fill_bitmask(row)
+        whole = self.whole_mask()
+        if whole is not None:
+            row = whole.row
+        else:
+            row = np.zeros(self.grammar.vocabulary.num_words, dtype=np.int32)
+            self.fill_bitmask(row)
         return bool(row.view(np.uint32)[token_id // 32] >> (token_id % 32) & 1)
+
+    def complete_part(self, token_id: int) -> tuple[bytes, bool]:
+        """Of a token that is not allowed: the most of its first bytes after which the text is
+        complete, and whether it is only the budget that refuses the whole of it.
+        """
+        data = self.grammar.vocabulary.token_bytes(token_id)
+        if not data or self._is_over:
+            return b"", False
+        size, goes_on = self._language.last_complete(self._place.node, data)
+        return data[:size], goes_on
 
     def accept_token(self, token_id: int) -> None:
         """Moves on by a token that the last mask allowed."""

@@ -76,6 +76,9 @@ class Generation:
     A constrained generation ends by its grammar (or complete, at its limit), or before a stop
     string where what it has written by then is complete: elsewhere the string is a part of it. Stop
     tokens and patterns do not concern it.
+
+    Where it is *open*, no mask holds: what the model draws from all tokens is taken if the grammar
+    allows it, and is the end if not. So an output ends where the model is done with it.
     """
 
     def __init__(
@@ -150,10 +153,20 @@ class Generation:
     @property
     def is_masked(self) -> bool:
         """Whether some tokens may not come next."""
+        if self._matcher is not None:
+            return not self.is_open
+        return self._is_healing or self._is_short
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a token that the constraint does not allow would end the output: that is
+        complete, and not empty. (A model that begins with a blank does not mean the empty text.)
+        """
         return (
             self._matcher is not None
-            or (self._healing is not None and self._is_healing)
-            or self._is_short
+            and self._matcher.is_complete
+            and self._num_written > 0
+            and not self._is_short
         )
 
     @property
@@ -185,24 +198,43 @@ class Generation:
             self._end({"type": "stop", "matched": token}, kept=len(self.tokens))
             return
         if self._matcher is not None:
+            if self.is_open and not self._matcher.allows(token):
+                self._leave(self._matcher, token)
+                return
             self._matcher.accept_token(token)
         elif self._healing is not None and self._is_healing:
             self._healing.accept_token(token)
-        self._write(token)
+        self._write(token, self._tokenizer.token_bytes[token] or b"")
         if self._cut_at_stop():
             return
-        if self._matcher is not None and self._matcher.is_terminated:
+        if self._matcher is not None and self._matcher.is_final:
             self._end({"type": "stop", "matched": None}, kept=len(self.tokens))
         elif self._spent:
             complete = self._matcher is not None and self._matcher.is_complete
             assert complete or self._matcher is None, "a constrained output ends complete"
-            reason = {"type": "length", "length": self._num_written}
-            self._end(reason, kept=len(self.tokens), truncated=not complete)
+            self._end(self._length(), kept=len(self.tokens), truncated=not complete)
+
+    def _leave(self, matcher: Matcher, token: int) -> None:
+        """The model goes on with what the constraint does not allow: the output ends here. What is
+        complete of the token's own text belongs to it, as the full stop of ".\\n" in one line.
+        """
+        part, too_dear = matcher.complete_part(token)
+        kept = len(self.tokens)
+        if part:
+            self._write(token, part)
+            if self._cut_at_stop():
+                return
+        reason = self._length() if too_dear else {"type": "stop", "matched": None}
+        self._end(reason, kept=kept, residue=part.decode())
+
+    def _length(self) -> dict[str, Any]:
+        """The reason of an end by the limit."""
+        return {"type": "length", "length": self._num_written}
 
     def end_unwritten(self) -> None:
         """Nothing is to be drawn at all, which cuts nothing off."""
         assert self._limit == 0, "what may be written is"
-        self._end({"type": "length", "length": 0}, kept=0)
+        self._end(self._length(), kept=0)
 
     @property
     def _spent(self) -> bool:
@@ -210,8 +242,8 @@ class Generation:
             return self._matcher.remaining == 0
         return self._num_written >= self._limit
 
-    def _write(self, token: int) -> None:
-        data = self._tokenizer.token_bytes[token] or b""
+    def _write(self, token: int, data: bytes) -> None:
+        """`data`: what stands of the token's bytes."""
         skipped = min(self._prefix_left, len(data))
         self._prefix_left -= skipped
         self._num_written += len(data) > skipped or not skipped

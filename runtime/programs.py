@@ -92,8 +92,8 @@ class Programs:
             return
         self._prepared[run.id].update(prepared)
         if run.cancelled:
-            run.finish_cancelled("the run was cancelled")
             self._drop(run)
+            run.finish_cancelled("the run was cancelled")
             return
         self._advance(run, [line for line in self._lines[run.id].values() if not line.busy])
 
@@ -110,6 +110,7 @@ class Programs:
         del self._runs[run.id]
         del self._prepared[run.id]
         for line in self._lines.pop(run.id).values():
+            _tell_partial(line)
             self._stop(line)
             self._unshare(line)
 
@@ -135,6 +136,7 @@ class Programs:
 
     def _fail(self, line: Line, cause: BaseException) -> None:
         """`cause` is the end of the run, or of this line alone, if a join may collect it."""
+        _tell_partial(line)
         line.run.fail(cause, branch_id=line.branch_id)
         line.failed = True
         self._unshare(line)
@@ -303,18 +305,19 @@ class Programs:
 
     def _bitmask(self, lines: list[Line]) -> NDArray[np.int32] | None:
         """A row for each line, all masks of constraints in one gather; None when all is allowed."""
-        generations = [line.writes for line in lines]
-        if not any(each is not None and each.is_masked for each in generations):
+        written = [line.writes for line in lines]
+        masked = [each if each is not None and each.is_masked else None for each in written]
+        if all(each is None for each in masked):
             return None
         bitmask = np.empty((len(lines), self._tokenizer.vocabulary.num_words), dtype=np.int32)
 
         def fail(index: int, cause: Exception) -> None:
             self._fail(lines[index], cause)
 
-        matchers = [None if each is None else each.matcher for each in generations]
+        matchers = [None if each is None else each.matcher for each in masked]
         fill_bitmasks(matchers, bitmask, on_error=fail)
-        for line, each, row in zip(lines, generations, bitmask, strict=True):
-            if line.run.outcome is None and not line.failed and each is not None and each.is_masked:
+        for line, each, row in zip(lines, masked, bitmask, strict=True):
+            if each is not None and line.run.outcome is None and not line.failed:
                 self._guard(line, partial(each.narrow, row))
         return bitmask
 
@@ -433,3 +436,11 @@ class Programs:
             self._fail(line, cause)
             return False
         return True
+
+
+def _tell_partial(line: Line) -> None:
+    """What it has written, for who asks what a run came to that ends early. Nobody goes on with it,
+    so that only the run is told, not those who watch one that stands for another.
+    """
+    if isinstance(line.activity, Generation):
+        Run.stream(line.run, line.branch_id, line.activity.text)

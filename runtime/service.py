@@ -10,15 +10,14 @@ import weakref
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
 from runtime.grammar_store import GrammarStore, Prepared
 from runtime.scheduler import SchedulerCounts
 from runtime.telemetry.stats import StepStats
-from sgdsl.backends.base import BackendStats
+from sgdsl.backends.base import BackendStats, Closing
 from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError
 from sgdsl.run import Run
@@ -29,7 +28,7 @@ ON_ENGINE_THREAD = (
 )
 
 
-class Service:
+class Service(Closing):
     """Runs `engine` until it is closed, or nobody refers to it any more. A context manager."""
 
     def __init__(
@@ -127,17 +126,6 @@ class Service:
 
     def shutdown(self) -> None:
         """The same as `close()`."""
-        self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
         self.close()
 
     def _send(self, run: Run, command: Callable[[Run, Prepared], None]) -> None:

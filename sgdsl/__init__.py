@@ -6,6 +6,7 @@ import importlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from sgdsl.absent import ServerArgs, VertexAI
 from sgdsl.api import (
     REGEX_BOOL,
     REGEX_FLOAT,
@@ -28,6 +29,7 @@ from sgdsl.api import (
     user_end,
     video,
 )
+from sgdsl.async_program import AsyncProgram
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend, BackendStats
 from sgdsl.backends.mock import MockBackend
@@ -41,6 +43,7 @@ from sgdsl.choices import (
     unconditional_likelihood_normalized,
 )
 from sgdsl.context import backend_for, get_default_backend, set_default_backend
+from sgdsl.decorator import function
 from sgdsl.errors import (
     BackendError,
     CancelledError,
@@ -55,7 +58,7 @@ from sgdsl.errors import (
 from sgdsl.graph import Graph
 from sgdsl.machine import Completion
 from sgdsl.outcome import Outcome
-from sgdsl.program import AsyncProgram, Program, function
+from sgdsl.program import Program
 from sgdsl.state import ProgramState
 from sgdsl.threads import num_left_behind
 
@@ -105,9 +108,11 @@ __all__ = [
     "Router",
     "Runtime",
     "RuntimeEndpoint",
+    "ServerArgs",
     "SgdslError",
     "TraceError",
     "UsageError",
+    "VertexAI",
     "assistant",
     "assistant_begin",
     "assistant_end",

@@ -6,15 +6,16 @@ made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from sgdsl.graph import Gen, Sampling, Select
 from sgdsl.pieces import Piece
+from sgdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Append:
     """Nodes that need no model were carried out; `pieces` is empty if they have no text. Even then
     something has moved: a join may wait for just that.
@@ -23,7 +24,7 @@ class Append:
     pieces: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Adopt(Append):
     """The branch goes on from where its child `child` stands, whose text `pieces` is. A driver that
     keeps tokens takes the child's over; for every other it is an `Append`.
@@ -32,14 +33,14 @@ class Adopt(Append):
     child: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rewind(Append):
     """The branch stands again where its last gen (or its last spawn) began, and `pieces` is empty.
     A driver that keeps tokens goes back to those of that moment; no other has anything to do.
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Generate:
     """`sampling` is complete: the node's own, over the run's defaults, plus the role's stops, for
     one completion. Its `seed`, if any, is this completion's own.
@@ -49,12 +50,12 @@ class Generate:
     sampling: Sampling
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choose:
     node: Select
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spawn:
     """Branches that now exist as copies of the asking one."""
 
@@ -72,7 +73,7 @@ class Idle(Enum):
 Action = Append | Generate | Choose | Spawn | Idle
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Completion:
     """What a driver answers to `Generate`. `truncated`: cut by its token limit before its end."""
 

@@ -16,8 +16,8 @@ from sgdsl import choices as choice_methods
 from sgdsl.arguments import refuse, refuse_surrogates, sampling_from, temperature_from
 from sgdsl.constraints import CONSTRAINT_ARGUMENTS, constraint_from
 from sgdsl.errors import UsageError
-from sgdsl.expressions import Expr, Hole, Part, parts_of
-from sgdsl.graph import Gen, RoleBegin, RoleEnd, Select
+from sgdsl.expressions import Expr, Hole, Part, Shared, parts_of, role_begin, role_end
+from sgdsl.graph import Gen, Select
 from sgdsl.reasoning import Tags, tags_of
 from sgdsl.remembered import remembered
 
@@ -78,8 +78,9 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     type. With `constraint` it is what the constraint reads in the text, of a `TypeOf` an instance;
     of a `JsonSchema`, and in all other cases, it is the text.
 
-    A constrained output ends where its constraint is complete, or before a text of `stop` where
-    what stands before that satisfies the constraint; elsewhere that is a part of the output.
+    A constrained output ends where it satisfies its constraint and the model goes on to what that
+    does not allow, or before a text of `stop`; where what stands before that does not satisfy the
+    constraint, it is a part of the output.
     `stop_regex` and `stop_token_ids` are refused beside a constraint, and the stops of `run` or of
     a role do not concern it; `min_tokens` and `ignore_eos` make it go on as long as its constraint
     allows. `str` is no constraint.
@@ -101,7 +102,7 @@ def gen(  # noqa: PLR0917 - the positional order is part of the contract
     if made is not None:
         _refuse_stops(given, asked)
     sampling = sampling_from("gen", given)
-    return Expr((partial(Gen, name=name, sampling=sampling, constraint=made, typed=typed),))
+    return Expr((Shared(Gen, name=name, sampling=sampling, constraint=made, typed=typed),))
 
 
 def _refuse_stops(given: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -190,7 +191,7 @@ def check_name(where: str, name: object) -> None:
 def role_expr(role: str, content: object) -> Expr:
     """A whole message of `role`."""
     inner = () if content is None else parts_of(content, f"{role}(...)")
-    return Expr((partial(RoleBegin, role=role), *inner, partial(RoleEnd, role=role)))
+    return Expr((role_begin(role), *inner, role_end(role)))
 
 
 def system(expr: str | Expr | None = None) -> Expr:
@@ -209,27 +210,27 @@ def assistant(expr: str | Expr | None = None) -> Expr:
 
 
 def system_begin() -> Expr:
-    return Expr((partial(RoleBegin, role="system"),))
+    return Expr((role_begin("system"),))
 
 
 def system_end() -> Expr:
-    return Expr((partial(RoleEnd, role="system"),))
+    return Expr((role_end("system"),))
 
 
 def user_begin() -> Expr:
-    return Expr((partial(RoleBegin, role="user"),))
+    return Expr((role_begin("user"),))
 
 
 def user_end() -> Expr:
-    return Expr((partial(RoleEnd, role="user"),))
+    return Expr((role_end("user"),))
 
 
 def assistant_begin() -> Expr:
-    return Expr((partial(RoleBegin, role="assistant"),))
+    return Expr((role_begin("assistant"),))
 
 
 def assistant_end() -> Expr:
-    return Expr((partial(RoleEnd, role="assistant"),))
+    return Expr((role_end("assistant"),))
 
 
 def separate_reasoning(expr: Expr | None = None, model_type: str | None = None) -> Expr:

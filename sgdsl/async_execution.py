@@ -11,17 +11,14 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from types import CodeType
 from typing import Any
 
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.async_waiting import stay_awake, until
-from sgdsl.backends.base import Backend
 from sgdsl.context import caller
 from sgdsl.errors import CancelledError, UsageError
-from sgdsl.execution import STREAMED, UNWIND_S, Aside, Execution
+from sgdsl.execution import STREAMED, UNWIND_S, Aside, Execution, Terms
 from sgdsl.expressions import Part
-from sgdsl.graph import Sampling
 from sgdsl.reader import RunReader
 from sgdsl.recorder import Recorder
 from sgdsl.source import body_source
@@ -39,25 +36,13 @@ class AsyncExecution(Execution):
     def __init__(
         self,
         call: Callable[[AsyncProgramState], Awaitable[Any]],
-        code: CodeType,
+        terms: Terms,
         *,
-        backend: Backend,
-        sampling: Sampling,
         seed: int,
         streaming: bool = False,
-        num_api_spec_tokens: int | None = None,
         start: Sequence[Part] = (),
     ) -> None:
-        super().__init__(
-            _never,
-            code,
-            backend=backend,
-            sampling=sampling,
-            seed=seed,
-            streaming=streaming,
-            num_api_spec_tokens=num_api_spec_tokens,
-            start=start,
-        )
+        super().__init__(_never, terms, seed=seed, streaming=streaming, start=start)
         self._call_async = call
         self._raised: BaseException | None = None
         reader = RunReader(self.run, self._recorder)

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from sgdsl.run import LOOK_UP_S, Run
+from sgdsl.awaited import LOOK_UP_S
+from sgdsl.run import Run
 from sgdsl.threads import submits
 
 

@@ -18,7 +18,6 @@ from sgdsl.conversation import Starts, starts_of
 from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
 from sgdsl.flights import AUTO_THREADS, Limits, OnError
-from sgdsl.graph import Sampling
 from sgdsl.loop_batch import LoopBatch, ThreadBatch
 from sgdsl.parameters import BatchRow
 from sgdsl.progress import Progress
@@ -73,16 +72,9 @@ class Awaiting(Protocol):
 
 
 class StartRow(Protocol):
-    def __call__(
-        self,
-        index: int,
-        row: BatchRow,
-        *,
-        backend: Backend,
-        sampling: Sampling,
-        seed: int,
-        starts: Starts,
-    ) -> Execution: ...
+    """Makes the execution of a row. `starts`: from what conversation each row goes on."""
+
+    def __call__(self, index: int, row: BatchRow, *, seed: int, starts: Starts) -> Execution: ...
 
 
 class Plan:
@@ -102,7 +94,7 @@ class Plan:
     ) -> None:
         options = dict(given)
         _refuse_unknown(where, options)
-        self._backend = backend_for(options.pop("backend", None))
+        self.backend = backend_for(options.pop("backend", None))
         threads = options.pop("num_threads", "auto")
         self._progress_bar = bool(options.pop("progress_bar", False))
         self._on_error: OnError = options.pop("on_error", "collect")
@@ -124,9 +116,9 @@ class Plan:
         self._lazy = lazy
         self._starts = starts_of(where, options.pop("messages", None), self.rows)
         said = {name: value for name, value in options.items() if value is not None}
-        self._sampling = sampling_for(where, said)
+        self.sampling = sampling_for(where, said)
         self._seed = seed_for(said.get("seed"), where)
-        in_flight = max(1, self._backend.max_in_flight)
+        in_flight = max(1, self.backend.max_in_flight)
         self._limits = Limits(
             in_flight=in_flight,
             threads=min(in_flight, AUTO_THREADS) if threads == "auto" else threads,
@@ -161,16 +153,10 @@ class Plan:
         )
 
     def _start(self, start: StartRow) -> Callable[[int, BatchRow], Execution]:
-        seed = self._seed
-        about: Any = {
-            "backend": self._backend,
-            "sampling": self._sampling,
-            "starts": self._starts,
-        }
+        seed, starts = self._seed, self._starts
 
         def start_row(index: int, row: BatchRow) -> Execution:
-            own_seed = derive_seed(seed, index)
-            return start(index, row, seed=own_seed, **about)
+            return start(index, row, seed=derive_seed(seed, index), starts=starts)
 
         return start_row
 
@@ -183,4 +169,4 @@ class Plan:
 
     def _progress(self) -> Progress:
         total = len(self.rows) if isinstance(self.rows, Sequence) else None
-        return Progress(self._backend, total=total, visible=self._progress_bar)
+        return Progress(self.backend, total=total, visible=self._progress_bar)

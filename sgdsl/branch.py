@@ -7,14 +7,15 @@ does to them is the machine's business.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from sgdsl.actions import Completion
 from sgdsl.chat import Around
 from sgdsl.errors import ProgramError
-from sgdsl.graph import Check, Collect, Gen, Node, may_define
+from sgdsl.graph import Assign, Check, Collect, Gen, Node, may_define
 from sgdsl.pieces import Piece
 from sgdsl.reasoning import split
 from sgdsl.values import Lazy
@@ -23,8 +24,19 @@ Step = tuple[Node, int, dict[str, Any] | None]
 """A node that was begun: where its text begins, in pieces, and what its answer says."""
 
 _NOTHING: deque[Node] = deque(maxlen=0)
-_UNDEFINED = object()
 _NO_NAMES: frozenset[str] = frozenset()
+
+
+class Variable(NamedTuple):
+    """What a name stands for: `value` to who reads it, `text` where a `Ref` puts it in. `meta` of a
+    gen or a select. `shown`: how one of several outputs stands in a list, if not as its text, which
+    is that of the first.
+    """
+
+    value: Any
+    text: str
+    meta: dict[str, Any] | None = None
+    shown: str | None = None
 
 
 class Mark:
@@ -53,7 +65,7 @@ class Mark:
     def __init__(self, branch: Branch, node: Gen) -> None:
         self.attempt = branch.next_attempt
         self.nodes: list[Node] = [node]
-        self.replaced: list[tuple[str, Any, str | None, dict[str, Any] | None]] = []
+        self.replaced: list[tuple[str, Variable | None]] = []
         self.values: list[Lazy] = []
         self.num_truncated = 0
         self.pieces = len(branch.pieces)
@@ -63,7 +75,7 @@ class Mark:
         self.role_start = branch.role_start
         self.around = branch.around
         self.begun = branch.begun
-        self.scopes = tuple(branch.scopes)
+        self.scopes = branch.scopes
         self.trail = len(branch.trail) - 1  # the gen is on it already
 
 
@@ -92,13 +104,12 @@ class Branch:
         "forked_at_message",
         "held",
         "id",
-        "inherited",
         "joined",
         "kept",
         "mark",
         "messages",
-        "metas",
         "next_attempt",
+        "num_inherited",
         "parent_id",
         "part",
         "partial",
@@ -108,8 +119,6 @@ class Branch:
         "role",
         "role_start",
         "scopes",
-        "shown",
-        "texts",
         "trail",
         "unnamed",
         "variables",
@@ -118,21 +127,18 @@ class Branch:
     def __init__(self, branch_id: int, parent: Branch | None = None) -> None:
         self.id = branch_id
         self.pieces: list[Piece] = []
-        self.variables: dict[str, Any] = {}
-        self.texts: dict[str, str] = {}
-        self.shown: dict[str, str] = {}
-        """How variables of several outputs stand in a list; their text is that of the first."""
-        self.metas: dict[str, dict[str, Any]] = {}
-        self.messages: list[dict[str, str]] = []
+        self.variables: dict[str, Variable] = {}
+        self.num_inherited = 0
+        """How many of them, the first, were there at the fork."""
+        self.messages: tuple[dict[str, str], ...] = ()
         self.role: str | None = None
         self.role_start = 0
         self.around: Around | None = None
         self.begun = False  # the role has content
         self.held = ""  # white space that its template takes away if the message ends there
-        self.scopes: list[tuple[str, int]] = []
+        self.scopes: tuple[tuple[str, int], ...] = ()
         self.forked_at = self.forked_at_message = 0
-        self.inherited: AbstractSet[str] = _NO_NAMES
-        self.unnamed: list[Any] = []
+        self.unnamed: tuple[Any, ...] = ()
         self.trail: list[Step] = []
         self.queue: deque[Node] = deque()
         self.active: Node | None = None
@@ -155,14 +161,21 @@ class Branch:
         self.parent_id = parent.id
         self.pieces = list(parent.pieces)
         self.variables = dict(parent.variables)
-        self.texts = dict(parent.texts)
-        self.metas = dict(parent.metas)
-        self.messages = list(parent.messages)
-        self.unnamed = list(parent.unnamed)
+        self.num_inherited = len(parent.variables)
+        self.messages, self.unnamed = parent.messages, parent.unnamed
         self.role, self.role_start = parent.role, parent.role_start
         self.around, self.begun = parent.around, parent.begun
         self.forked_at, self.forked_at_message = len(self.pieces), len(self.messages)
-        self.inherited = frozenset(self.variables)
+
+    @property
+    def new_names(self) -> Sequence[str]:
+        """What it defines beyond what was there at its fork."""
+        return tuple(islice(self.variables, self.num_inherited, None))
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """What its gens and assignments have made, unnamed ones first."""
+        return (*self.unnamed, *(variable.value for variable in self.variables.values()))
 
     @property
     def drained(self) -> bool:
@@ -175,6 +188,14 @@ class Branch:
         self.active = node
         if not isinstance(node, Collect):  # it is there since its gen began
             self.trail.append((node, len(self.pieces), None))
+
+    def note(self, node: Node) -> None:
+        """What is written after a gen is written again with it; an assignment ends that."""
+        assert self.mark is not None, "there is a gen to go back to"
+        if isinstance(node, Assign):
+            self.mark = None
+        else:
+            self.mark.nodes.append(node)
 
     def defines(self, name: str | int) -> bool:
         """Whether the variable (an int: the unnamed one at that position) has a value."""
@@ -224,42 +245,30 @@ class Branch:
         """All text from piece `start` on, what the running `gen` has written so far included."""
         return "".join([piece.text for piece in self.pieces[start:]]) + self.partial
 
-    def define(self, name: str | None, value: Any, *, text: str, meta: dict[str, Any]) -> None:
+    def define(self, name: str | None, variable: Variable) -> None:
         if name is None:
-            self.unnamed.append(value)
+            self.unnamed = (*self.unnamed, variable.value)
             return
         if self.mark is not None:
-            before = self.variables.get(name, _UNDEFINED)
-            self.mark.replaced.append((name, before, self.texts.get(name), self.metas.get(name)))
-        self.variables[name] = value
-        self.texts[name] = text
-        self.shown.pop(name, None)
-        if meta:
-            self.metas[name] = meta
-        else:
-            self.metas.pop(name, None)
+            self.mark.replaced.append((name, self.variables.get(name)))
+        self.variables[name] = variable
 
     def rewind(self) -> Mark:
         """Back to the mark; the nodes since are to be carried out again. Returns the mark."""
         mark = self.mark
         assert mark is not None, "only what the graph's check lets through is written again"
         del self.pieces[mark.pieces :]
-        del self.messages[mark.messages :]
-        del self.unnamed[mark.unnamed :]
+        self.messages = self.messages[: mark.messages]
+        self.unnamed = self.unnamed[: mark.unnamed]
         del self.trail[mark.trail :]
         self.around, self.begun, self.held = mark.around, mark.begun, ""
         self.role, self.role_start = mark.role, mark.role_start
-        self.scopes = list(mark.scopes)
-        for name, value, text, meta in reversed(mark.replaced):
-            for table, old in ((self.texts, text), (self.metas, meta)):
-                if old is None:
-                    table.pop(name, None)
-                else:
-                    table[name] = old
-            if value is _UNDEFINED:
+        self.scopes = mark.scopes
+        for name, before in reversed(mark.replaced):
+            if before is None:
                 del self.variables[name]
             else:
-                self.variables[name] = value
+                self.variables[name] = before
         self.queue.extendleft(reversed(mark.nodes))
         self.next_attempt = mark.attempt + 1
         self.rewinds = (*self.rewinds, mark.pieces)
@@ -270,6 +279,5 @@ class Branch:
         """Keep what can be read, drop what only execution needs."""
         self.queue = _NOTHING
         self.active = None
-        self.inherited = frozenset()
         self.mark = None
         self.part = None

@@ -43,8 +43,8 @@ class Turn(NamedTuple):
 class Around:
     """The text around one message: `prefix`, then `literal` when the program writes its beginning
     or `cue` when the model does, the content, `suffix`. `trim`: on which side ("left", "right",
-    "both") the white space at the content's edges goes. `refusal`: why there can be no such message
-    there.
+    "both") the white space at the content's edges goes. `empty`: whether nothing may stand there;
+    some templates take more away around it. `refusal`: why there can be no such message there.
     """
 
     prefix: str = ""
@@ -52,7 +52,16 @@ class Around:
     literal: str = ""
     cue: str = ""
     trim: str = ""
+    empty: bool = True
     refusal: str | None = None
+
+    def refuse_empty(self, role: str) -> None:
+        """For a content of which nothing is left."""
+        if not self.empty:
+            raise UsageError(
+                f"the model's chat template changes what stands around an empty message of "
+                f"{role!r} there; give it a text that is not white space alone"
+            )
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -169,6 +178,8 @@ class ChatTemplate:
         for role, content in conversation:
             around = self._around(roles, role)
             text = TRIMS[around.trim](content)
+            if not text:
+                around.refuse_empty(role)
             parts += [around.prefix, around.literal, text, around.suffix]
             roles.append(role)
         if generate:

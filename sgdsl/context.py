@@ -10,13 +10,14 @@ import itertools
 import random
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sgdsl.arguments import RUN_ARGUMENTS, sampling_from
 from sgdsl.backends.base import Backend
 from sgdsl.errors import TraceError, UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Sampling
+from sgdsl.record import record
 from sgdsl.seeds import MASK, derive_seed
 
 _NO_BACKEND = (
@@ -25,7 +26,7 @@ _NO_BACKEND = (
 _default_backend: Backend | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Caller:
     """The run whose body is being executed; nested calls inherit from it. A trace: no backend."""
 

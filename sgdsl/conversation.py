@@ -12,8 +12,8 @@ from functools import partial
 from sgdsl.arguments import refuse_surrogates
 from sgdsl.chat import ROLES
 from sgdsl.errors import UsageError
-from sgdsl.expressions import Part
-from sgdsl.graph import RoleBegin, RoleEnd, Text, shorten
+from sgdsl.expressions import Part, role_begin, role_end
+from sgdsl.graph import Text, shorten
 
 Starts = Callable[[int], tuple[Part, ...]]
 """What the row of that index starts from."""
@@ -35,7 +35,7 @@ def conversation_parts(where: str, messages: object) -> tuple[Part, ...]:
     for index, message in enumerate(messages):
         role, content = _message(f"{where}: messages[{index}]", message)
         text = (partial(Text, text=content),) if content else ()
-        parts += [partial(RoleBegin, role=role), *text, partial(RoleEnd, role=role)]
+        parts += [role_begin(role), *text, role_end(role)]
     return tuple(parts)
 
 

@@ -76,13 +76,15 @@ class ProgramError(SgdslError, RuntimeError):
     """A node of a program failed.
 
     `__cause__` is the original error; `node` the printed node, `source` the user's line
-    as `file:line`; both are None when the failure belongs to no single node.
+    as `file:line`; both are None when the failure belongs to no single node. `partial`: what the
+    node had written by then, as far as its backend has told.
     """
 
     def __init__(self, message: str, *, node: str | None = None, source: str | None = None) -> None:
         super().__init__(message)
         self.node = node
         self.source = source
+        self.partial = ""
 
 
 class CheckFailed(ProgramError):  # noqa: N818 - as `BatchFailed`

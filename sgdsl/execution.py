@@ -18,14 +18,16 @@ from types import CodeType
 from typing import Any
 
 from sgdsl.async_waiting import Bell, until
+from sgdsl.awaited import LOOK_UP_S
 from sgdsl.backends.base import Backend
 from sgdsl.context import Caller, caller
 from sgdsl.errors import CancelledError, DeadlineError
 from sgdsl.expressions import Part
 from sgdsl.graph import ROOT, Sampling
 from sgdsl.reader import RunReader
+from sgdsl.record import record
 from sgdsl.recorder import Recorder
-from sgdsl.run import LOOK_UP_S, Run
+from sgdsl.run import Run
 from sgdsl.source import body_source, head_source
 from sgdsl.state import ProgramState
 from sgdsl.threads import Job, bodies
@@ -41,6 +43,18 @@ STREAMED = (
 )
 
 
+@record
+class Terms:
+    """What calls of a program have in common. `code`: of its body. `num_api_spec_tokens`: what a
+    backend that is paid by the call may ask for ahead of the program.
+    """
+
+    backend: Backend
+    sampling: Sampling
+    code: CodeType
+    num_api_spec_tokens: int | None = None
+
+
 class Execution:
     """`call(state)` runs the body. `start`: what stands on the state before it."""
 
@@ -49,17 +63,15 @@ class Execution:
     def __init__(
         self,
         call: Callable[[ProgramState], Any],
-        code: CodeType,
+        terms: Terms,
         *,
-        backend: Backend,
-        sampling: Sampling,
         seed: int,
         streaming: bool = False,
-        num_api_spec_tokens: int | None = None,
         start: Sequence[Part] = (),
     ) -> None:
+        backend, sampling = terms.backend, terms.sampling
         self._call = call
-        self._code = code
+        self._code = terms.code
         self.due_s: float | None = None
         """When a limit ends the run, in seconds of `time.monotonic()`."""
         self._caller = Caller(backend, sampling, seed)
@@ -68,12 +80,12 @@ class Execution:
             defaults=sampling,
             seed=seed,
             streaming=streaming,
-            num_api_spec_tokens=num_api_spec_tokens,
+            num_api_spec_tokens=terms.num_api_spec_tokens,
             keeps_nodes=getattr(backend, "passes_nodes_on", False),
         )
         self._recorder = Recorder(self.run, backend)
         if start:
-            self._recorder.write(ROOT, start, source=head_source(code))
+            self._recorder.write(ROOT, start, source=head_source(terms.code))
         self.state: ProgramState[Any] = ProgramState(
             self._recorder, RunReader(self.run, self._recorder)
         )

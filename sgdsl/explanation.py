@@ -71,7 +71,9 @@ class BranchRecord:
 class ExplainedNode:
     """One node of a run. Counts are tokens; None is what is not known, or what there is none of.
 
-    `text`: what it has added to its branch. `cached_tokens`: those of its prompt that did not have
+    `text`: what it has added to its branch; of one that was cancelled or has failed, what it had
+    written by then, where the backend tells: in a streamed run, and always in a `Runtime` of this
+    process. `cached_tokens`: those of its prompt that did not have
     to be computed. `forced_tokens`: those of its output that its constraint left no choice about.
     `logprob`: the sum over its output, with `return_logprob`; for a select, of the choice taken, as
     its method counts it. `probability`: of that choice. `seconds`: from its begin to its end.
@@ -260,30 +262,43 @@ def _nodes(branch: BranchRecord, outcome: Outcome | None) -> list[ExplainedNode]
     found = []
     for (node, start, meta), end in zip(branch.steps, ends, strict=False):
         text = "".join([piece.text for piece in branch.pieces[start:end]])
-        status, error = _status(node, meta, branch, outcome)
-        if status in {"running", "cancelled"}:
+        error = _error_at(node, branch, outcome)
+        status = _status(node, meta, branch, outcome) if error is None else "failed"
+        if error is not None:
+            text += error.partial
+        elif status in {"running", "cancelled"}:
             text += branch.partial
-        found.append(ExplainedNode(node, status, text, branch.id, meta or {}, error))
+        said = None if error is None else _said_of(error)
+        found.append(ExplainedNode(node, status, text, branch.id, meta or {}, said))
     return found
+
+
+def _error_at(node: Node, branch: BranchRecord, outcome: Outcome | None) -> ProgramError | None:
+    """What has failed there. What a join has collected ended its branch, not the run."""
+    for error in (branch.error, None if outcome is None else outcome.error):
+        if isinstance(error, ProgramError) and _is_at(error, node):
+            return error
+    return None
+
+
+def _said_of(error: ProgramError) -> str:
+    cause = error.__cause__
+    return str(error) if cause is None else f"{type(cause).__name__}: {cause}"
 
 
 def _status(
     node: Node, meta: Mapping[str, Any] | None, branch: BranchRecord, outcome: Outcome | None
-) -> tuple[NodeStatus, str | None]:
+) -> NodeStatus:
+    """Of a node that has not failed."""
     answered = isinstance(node, Gen | Select | Collect)
     unanswered = meta is None if answered else node is branch.active
-    # What a join has collected ended its branch, not the run.
-    for error in (branch.error, None if outcome is None else outcome.error):
-        if error is not None and _is_at(error, node):
-            cause = error.__cause__
-            return "failed", str(error) if cause is None else f"{type(cause).__name__}: {cause}"
     if unanswered:
-        return ("running", None) if outcome is None else ("cancelled", None)
+        return "running" if outcome is None else "cancelled"
     reason = (meta or {}).get("finish_reason") or {}
     cut_off = reason.get("type") == "length" and reason.get("length") != 0
     if isinstance(node, Gen) and node.constraint is None and cut_off:
-        return "truncated", None
-    return "ok", None
+        return "truncated"
+    return "ok"
 
 
 def _is_at(error: BaseException | None, node: Node) -> bool:

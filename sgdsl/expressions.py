@@ -7,15 +7,33 @@ that stands for a value in a trace. Knows nothing of states, runs or backends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sgdsl.errors import TraceError, UsageError
-from sgdsl.graph import Node, Text
+from sgdsl.graph import Node, RoleBegin, RoleEnd, Text
 from sgdsl.source import Source, user_source
 
 Part = Callable[[int, int, Source | None], Node]
 """Makes a node from its id, its branch and its source line."""
+
+MAX_SHARED = 64
+"""Places in a graph for which a part keeps its node."""
+
+
+class Shared(partial[Node]):
+    """A part without what differs from row to row: all that pass the same line share its node."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._made: dict[tuple[int, int], Node] = {}
+
+    def __call__(self, id_: int, branch: int, source: Source | None) -> Node:
+        node = self._made.get((id_, branch))
+        if node is None or node.source is not source:
+            node = super().__call__(id_, branch, source)
+            if len(self._made) < MAX_SHARED:
+                self._made[id_, branch] = node
+        return node
 
 
 class Expr:
@@ -85,6 +103,18 @@ def _refuse_part(where: str, value: object) -> NoReturn:
         f"{where}: {value!r} is no text; only str and expressions (gen, select, user, ...) can be "
         "joined and appended; turn other values into text with str(...)"
     )
+
+
+@cache
+def role_begin(role: str) -> Part:
+    """A message of `role` begins."""
+    return Shared(RoleBegin, role=role)
+
+
+@cache
+def role_end(role: str) -> Part:
+    """A message of `role` ends."""
+    return Shared(RoleEnd, role=role)
 
 
 def _show(part: Part) -> str:

@@ -23,6 +23,7 @@ class Failing(Protocol):
     parent_id: int | None
     joined: bool
     queue: deque[Node]
+    partial: str
     error: ProgramError | None
     kept: AbstractSet[str]
 
@@ -43,6 +44,7 @@ class Failures(Generic[B]):
         self._waiting: list[B] = []
 
     def begin(self, branch: B, error: ProgramError) -> None:
+        error.partial = error.partial or branch.partial
         self._end(branch, error)
         self._waiting.append(branch)
 

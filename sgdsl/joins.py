@@ -7,8 +7,9 @@ fork that has failed. Knows nothing of when a join may be carried out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sgdsl.branch import Branch
+from sgdsl.branch import Branch, Variable
 from sgdsl.graph import Join
 from sgdsl.roles import settle
 from sgdsl.values import collected, gathered, leaves
@@ -24,29 +25,24 @@ def join_forks(parent: Branch, children: Sequence[Branch], join: Join) -> None:
     assert join.mode == "gather_variable", f"unknown join mode {join.mode!r}"
     new = dict.fromkeys(join.collect or ())
     for child in children:
-        new.update((name, None) for name in child.variables if name not in child.inherited)
+        new.update((name, None) for name in child.new_names)
     gather = gathered if join.collect is None else collected
     for name in new:
-        values = [child.variables.get(name) for child in children]
+        values = [_value(child, name) for child in children]
         if join.collect is not None:
             for index, child in enumerate(children):
                 if child.lost(name):
                     values[index] = child.error
         texts = ", ".join(_shown(child, name) for child in children)
-        parent.define(name, gather(values), text=f"[{texts}]", meta={})
+        parent.define(name, Variable(gather(values), f"[{texts}]"))
 
 
 def collected_values(parent: Branch, children: Sequence[Branch]) -> set[int]:
     """The ids of the lazy values that the children have made: one that cannot be parsed fails its
     place in the lists of a join that collects, not the run.
     """
-    before = {id(value) for value in (*parent.unnamed, *parent.variables.values())}
-    theirs = {
-        id(value)
-        for child in children
-        for value in leaves((*child.unnamed, *child.variables.values()))
-    }
-    return theirs - before
+    theirs = {id(value) for child in children for value in leaves(child.values)}
+    return theirs - {id(value) for value in parent.values}
 
 
 def _append_texts(parent: Branch, children: Sequence[Branch]) -> None:
@@ -66,7 +62,14 @@ def _shown(branch: Branch, name: str) -> str:
     """
     if branch.error is not None and branch.lost(name):
         return "failed"
-    if name in branch.shown:
-        return branch.shown[name]
-    text = branch.texts.get(name)
-    return repr(text) if isinstance(branch.variables.get(name), str) else str(text)
+    variable = branch.variables.get(name)
+    if variable is None:
+        return str(None)
+    if variable.shown is not None:
+        return variable.shown
+    return repr(variable.text) if isinstance(variable.value, str) else variable.text
+
+
+def _value(branch: Branch, name: str) -> Any:
+    variable = branch.variables.get(name)
+    return None if variable is None else variable.value

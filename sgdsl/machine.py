@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from grammars import Constraint
-from grammars.json_values import is_text
 from sgdsl.actions import (
     Action,
     Adopt,
@@ -26,35 +25,28 @@ from sgdsl.actions import (
     Rewind,
     Spawn,
 )
-from sgdsl.branch import Branch, Mark, Part
+from sgdsl.branch import Branch, Mark, Part, Variable
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores, pick
-from sgdsl.errors import BackendError, ProgramError, UsageError
+from sgdsl.errors import BackendError, ProgramError
 from sgdsl.failures import Failures
 from sgdsl.graph import (
     ROOT,
-    Assign,
     Check,
     Collect,
     Fork,
     Gen,
     Join,
     Node,
-    Ref,
-    RoleBegin,
-    RoleEnd,
     Sampling,
-    ScopeBegin,
-    ScopeEnd,
     Select,
-    Text,
 )
 from sgdsl.joins import collected_values, join_forks
 from sgdsl.pieces import Piece
-from sgdsl.reasoning import split
-from sgdsl.roles import before_model, close_role, open_role, settle, write_text
+from sgdsl.roles import before_model, settle
 from sgdsl.seeds import derive_seed
 from sgdsl.values import Lazy, gathered, typed
+from sgdsl.writing import WRITERS, set_reasoning_aside
 
 __all__ = [
     "Action",
@@ -74,7 +66,6 @@ __all__ = [
 
 _GOES_ON_FROM_TEXT = frozenset({Gen, Select, Fork})
 _WAITS = frozenset({Join, Collect})
-_WRITES = frozenset({Text, Ref, Assign, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Join})
 
 
 class Machine:
@@ -103,7 +94,7 @@ class Machine:
         self._failures: Failures[Branch] | None = None  # made by the first: it refers to us
         self.closed = False
         self._num_truncated = 0
-        self.unread: list[Lazy] = []
+        self.unread: tuple[Lazy, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -165,7 +156,7 @@ class Machine:
         return None if self._failures is None else self._failures.end_run(closed=self.closed)
 
     def release(self) -> None:
-        self._early = {}
+        self._early.clear()
         self._failures = None
         for branch in self.branches.values():
             branch.release()
@@ -186,15 +177,17 @@ class Machine:
                     moved = True
                     break
             elif kind in _WAITS:
-                assert isinstance(node, Join | Collect), "these wait for their children"
+                assert isinstance(node, (Join, Collect)), "these wait for their children"
                 if not self._ready(node):
                     return Append(tuple(branch.pieces[first:])) if moved else Idle.JOINING
             elif moved and isinstance(node, Check) and node.attempt:
                 break
             branch.begin(node)  # a fault below is this node's
             moved = True
-            if kind in _WRITES:
-                self._write(branch, node)
+            if (write := WRITERS.get(kind)) is not None:
+                if branch.mark is not None:
+                    branch.note(node)
+                write(branch, node, self._template)
                 branch.active = None
             elif (action := self._act(branch, node)) is not None:
                 return action
@@ -218,6 +211,11 @@ class Machine:
                 return Spawn(children)
             case Collect():
                 return self._collect(branch, node)
+            case Join():
+                branch.mark = None
+                self._join(branch, node)
+                branch.active = None
+                return None
             case Check(attempt=attempt):  # the program's side looks at the value
                 branch.active = None
                 return self._rewind(branch) if attempt else None
@@ -246,14 +244,14 @@ class Machine:
         value: Any = completion.text
         if node.typed:
             value = typed(node, completion.text)
-            self.unread.append(value)
+            self.unread = (*self.unread, value)
             mark.values.append(value)
         if completion.truncated:
             self._num_truncated += 1
             mark.num_truncated += 1
         text = completion.text
         if node.reasoning is not None:
-            text, value = _set_reasoning_aside(branch, node, text)
+            text, value = set_reasoning_aside(branch, node, text)
         self._answer(branch, text, value, name=node.name, meta=completion.meta)
         if part is not None:
             part.completion, part.value = completion, value
@@ -278,11 +276,18 @@ class Machine:
         return text
 
     def _answer(
-        self, branch: Branch, text: str, value: Any, *, name: str | None, meta: dict[str, Any]
+        self,
+        branch: Branch,
+        text: str,
+        value: Any,
+        *,
+        name: str | None,
+        meta: dict[str, Any],
+        shown: str | None = None,
     ) -> None:
         branch.pieces.append(Piece(text, written=True))
-        shown = value if isinstance(value, str) else text
-        branch.define(name, value, text=shown, meta=meta)
+        plain = value if isinstance(value, str) else text
+        branch.define(name, Variable(value, plain, meta, shown))
         node, start, _ = branch.trail[-1]
         branch.trail[-1] = (node, start, meta)
         branch.partial = ""
@@ -324,21 +329,21 @@ class Machine:
         meta = {**first.meta, "completions": [completion.meta for completion in completions]}
         start, text = len(parent.pieces), first.text
         if gen.reasoning is not None:
-            text, _ = _set_reasoning_aside(parent, gen, text)
+            text, _ = set_reasoning_aside(parent, gen, text)
             name = str(gen.reasoning_name)
-            parent.variables[name] = [child.variables[name] for child in children]
-        self._answer(parent, text, gathered(values), name=gen.name, meta=meta)
-        if gen.name is not None:
-            pairs = zip(completions, values, strict=True)
-            texts = [repr(v) if isinstance(v, str) else c.text for c, v in pairs]
-            parent.shown[gen.name] = f"[{', '.join(texts)}]"
+            thoughts = [child.variables[name].value for child in children]
+            parent.variables[name] = parent.variables[name]._replace(value=thoughts)
+        pairs = zip(completions, values, strict=True)
+        texts = [repr(v) if isinstance(v, str) else c.text for c, v in pairs]
+        shown = f"[{', '.join(texts)}]"
+        self._answer(parent, text, gathered(values), name=gen.name, meta=meta, shown=shown)
         return Adopt(tuple(parent.pieces[start:]), node.children[0])
 
     def _rewind(self, branch: Branch) -> Rewind:
         """Back to before the last gen; what came since is to be carried out again."""
         mark = branch.rewind()
         self._num_truncated -= mark.num_truncated
-        self.unread = [value for value in self.unread if value not in mark.values]
+        self.unread = tuple(value for value in self.unread if value not in mark.values)
         branch.active = None
         return Rewind(())
 
@@ -361,78 +366,28 @@ class Machine:
 
     def _open(self, child_id: int, parent: Branch) -> Branch:
         child = self.branches[child_id] = Branch(child_id, parent)
-        child.queue.extend(self._early.pop(child_id, ()))
+        if self._early and child_id in self._early:
+            child.queue = self._early.pop(child_id)
         return child
 
     def _ready(self, join: Join | Collect) -> bool:
-        return all(
-            child in self.branches and self.branches[child].drained for child in join.children
-        )
+        branches = self.branches
+        for child in join.children:  # a loop, for speed: it is asked for after each step
+            if child not in branches or not branches[child].drained:
+                return False
+        return True
 
     def _before(self, branch: Branch, node: Node) -> None:
         """Write what a message needs before its model or its forks go on."""
         if branch.held or (branch.around is not None and not branch.begun):
             settle(branch) if isinstance(node, Fork) else before_model(branch)
 
-    def _write(self, branch: Branch, node: Node) -> None:
-        """Carry out a node that needs no model."""
-        if branch.mark is not None:
-            if isinstance(node, Assign | Join):
-                branch.mark = None
-            else:
-                branch.mark.nodes.append(node)
-        match node:
-            case Text(text=text):
-                write_text(branch, text)
-            case Ref(name=name):
-                write_text(branch, self._lookup(branch, name))
-            case Assign(name=name, value=value, text=text):
-                branch.define(name, value, text=text, meta={})
-            case RoleBegin(role=role):
-                open_role(branch, self._template, role)
-            case RoleEnd():
-                close_role(branch)
-            case ScopeBegin(name=name):
-                settle(branch)
-                branch.scopes.append((name, len(branch.pieces)))
-            case ScopeEnd():
-                name, begin = branch.scopes.pop()
-                text = branch.text(begin) + branch.held
-                branch.define(name, text, text=text, meta={})
-            case Join():
-                self._join(branch, node)
-            case _:
-                raise AssertionError(f"no meaning for node {node}")
-
     def _join(self, parent: Branch, join: Join) -> None:
         children = [self.branches[child] for child in join.children]
         join_forks(parent, children, join)
         if join.collect is not None:
             theirs = collected_values(parent, children)
-            self.unread = [value for value in self.unread if id(value) not in theirs]
-
-    def _lookup(self, branch: Branch, name: str) -> str:
-        if name not in branch.texts:
-            raise UsageError(
-                f"ref({name!r}): no such variable on this branch; "
-                f"it has {sorted(branch.texts)!r}; generate or assign it before it is used"
-            )
-        text = branch.texts[name]
-        if not is_text(text):
-            raise UsageError(
-                f"ref({name!r}): {text!r} has a lone surrogate, which is no text; "
-                "encode or replace it before it is assigned"
-            )
-        return text
-
-
-def _set_reasoning_aside(branch: Branch, node: Gen, text: str) -> tuple[str, str]:
-    """Write the reasoning in `text`; returns the rest, and the answer in it."""
-    assert node.reasoning is not None, "it is told apart"
-    parts = split(node.reasoning, text, final=True)
-    branch.pieces.append(Piece(text[: parts.rest_at], written=True, aside=True))
-    branch.define(node.reasoning_name, parts.reasoning, text=parts.reasoning, meta={})
-    return text[parts.rest_at :], parts.answer
+            self.unread = tuple(value for value in self.unread if id(value) not in theirs)
 
 
 def part_id(gen: Gen, attempt: int, index: int) -> int:

@@ -6,18 +6,20 @@ nor of what carrying them out means.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, get_origin
+from dataclasses import field
+from typing import Any, ClassVar
 
-from grammars import Constraint, Regex, TypeOf
+from grammars import Constraint
+from sgdsl.constraint_names import written
 from sgdsl.reasoning import SUFFIX, Tags
+from sgdsl.record import record
 from sgdsl.sampling import Sampling
 from sgdsl.source import Source
 
 ROOT = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """One step of a graph. `id` rises in the order of the program, over all branches of a run."""
 
@@ -47,18 +49,10 @@ def shorten(text: str, limit: int = 60) -> str:
 
 def asked(constraint: Constraint) -> str:
     """A constraint in few words."""
-    match constraint:
-        case TypeOf(tp=type() as tp) if get_origin(tp) is None:
-            return f"type={tp.__qualname__.rpartition('.')[2]}"
-        case TypeOf(tp=tp):
-            return f"type={shorten(repr(tp))}"
-        case Regex(pattern=pattern):
-            return f"regex={shorten(pattern)!r}"
-        case _:
-            return shorten(repr(constraint))
+    return shorten(written(constraint))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Text(Node):
     """Literal text. Special tokens in it are plain text."""
 
@@ -69,7 +63,7 @@ class Text(Node):
         return repr(shorten(self.text))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ref(Node):
     """The text of an earlier variable, put in without a read."""
 
@@ -80,7 +74,7 @@ class Ref(Node):
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gen(Node):
     """Text written by the model. `typed`: the variable is `constraint.parse(text)`, no text.
     `reasoning`: what stands between these tags is a variable of its own.
@@ -104,7 +98,7 @@ class Gen(Node):
         return None if self.reasoning is None else f"{self.name}{SUFFIX}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Select(Node):
     """The best of `choices` by their token log-probabilities under `method` (a `ChoicesMethod`).
 
@@ -121,7 +115,7 @@ class Select(Node):
         return f"{self.name or '_'} {shorten(repr(list(self.choices)), 100)}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoleBegin(Node):
     role: str
     kind: ClassVar[str] = "role"
@@ -130,7 +124,7 @@ class RoleBegin(Node):
         return f"{self.role} {{"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoleEnd(Node):
     role: str
     kind: ClassVar[str] = "role"
@@ -139,7 +133,7 @@ class RoleEnd(Node):
         return f"}} {self.role}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScopeBegin(Node):
     """Everything appended until the matching `ScopeEnd` becomes the variable `name`."""
 
@@ -150,7 +144,7 @@ class ScopeBegin(Node):
         return f"{self.name} {{"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScopeEnd(Node):
     name: str
     kind: ClassVar[str] = "scope"
@@ -159,7 +153,7 @@ class ScopeEnd(Node):
         return f"}} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assign(Node):
     """`s[name] = value`: no text, only the variable. `text` is what a `Ref` to it puts in; it is
     made with the node, since `str(value)` can be anybody's code.
@@ -174,7 +168,7 @@ class Assign(Node):
         return f"{self.name} = {shorten(repr(self.value))}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fork(Node):
     """Branches that start as copies of this one: its text, variables, messages and open role."""
 
@@ -185,7 +179,7 @@ class Fork(Node):
         return "-> " + ", ".join(f"b{child}" for child in self.children)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Join(Node):
     """Waits for `children`, then takes their work over. `mode` is one of `JOIN_MODES`. `collect`:
     failures of children stand in place of the variables that should have been, which are these;
@@ -205,7 +199,7 @@ class Join(Node):
 JOIN_MODES = ("gather_variable", "concate_and_append")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check(Node):
     """A predicate looks at `name`, written by the last gen or since (None: an unnamed gen). With an
     `attempt` above 0 it has failed: the branch goes back to before that gen and writes again.
@@ -221,7 +215,7 @@ class Check(Node):
         return f"{self.name or '_'} retries={self.retries}{again}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Collect(Node):
     """Waits for `children`, each of which carries out `gen` once, and makes their outputs the list
     that is its variable. Made by the machine, never written by a program.

@@ -29,6 +29,9 @@ class Outcome:
         assert needs_error == (self.error is not None), "exactly the unfinished carry an error"
 
 
+OK, TRUNCATED = Outcome("ok"), Outcome("truncated")
+
+
 def failure(cause: BaseException, *, node: Node | None, source: Source | None) -> ProgramError:
     """`cause` as the failure of `node`, at `source`. That of a nested run is passed on as it is."""
     if isinstance(cause, ProgramError):

@@ -34,13 +34,13 @@ class Parameters:
 
     def fit(self, values: Sequence[Any], named: Mapping[str, Any]) -> Arguments:
         """The arguments of a call; raises `UsageError` if they do not fit."""
-        twice = self._bound.keys() & named.keys()
-        if twice:
-            raise UsageError(
-                f"{self._program}: {sorted(twice)} were bound with bind(...) and cannot be given "
-                "again; use the program that was not bound"
-            )
-        named = {**self._bound, **named}
+        if self._bound:
+            if twice := self._bound.keys() & named.keys():
+                raise UsageError(
+                    f"{self._program}: {sorted(twice)} were bound with bind(...) and cannot be "
+                    "given again; use the program that was not bound"
+                )
+            named = {**self._bound, **named}
         form = len(values), frozenset(named)
         if form not in self._fitting:
             try:
@@ -53,7 +53,7 @@ class Parameters:
     def fit_row(self, index: int, row: BatchRow) -> Arguments:
         """Those of a batch's row."""
         try:
-            if isinstance(row, Mapping):
+            if isinstance(row, (dict, Mapping)):  # the usual kind is found sooner
                 return self.fit((), row)
             if isinstance(row, (tuple, list)):
                 return self.fit(row, {})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from sgdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """A stretch of a branch's text. `special`: special tokens in it are special (template text).
     `written`: a model wrote it. `aside`: inside of a message, but no part of its content.

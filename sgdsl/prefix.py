@@ -6,13 +6,14 @@ nothing of arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
 from sgdsl.context import Caller, caller
+from sgdsl.errors import BackendError
 from sgdsl.expressions import Hole
 from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen, Node, RoleBegin, RoleEnd, Sampling, Text
 from sgdsl.recorder import Recorder
@@ -75,12 +76,30 @@ def _constant(nodes: list[Node]) -> Iterator[Node]:
 
 
 def compute_prefix(nodes: list[Node], backend: Backend) -> None:
-    """Have the backend compute these nodes; returns when it has. Raises what it fails with.
+    """Have the backend compute these nodes, or each one that it hands runs on to; returns when all
+    have. Raises what it fails with; of several, that some have failed, and which.
 
     One token is drawn behind them, and thrown away: a backend computes what it draws from.
     """
     if not nodes:
         return
+    named: Mapping[str, Backend] = getattr(backend, "prefix_backends", {"": backend})
+    runs = {name: _begin(nodes, each) for name, each in named.items()}
+    for run in runs.values():
+        run.wait()
+    failed = {name: error for name, run in runs.items() if (error := run.error_of(ROOT))}
+    if len(runs) == 1 or not failed:
+        for error in failed.values():
+            raise error.with_traceback(None)
+        return
+    said = "; ".join(f"{name}: {error}" for name, error in failed.items())
+    others = ", ".join(runs.keys() - failed.keys()) or "none"
+    raise BackendError(f"the beginning is cached on {others}, and failed on {said}") from next(
+        iter(failed.values())
+    )
+
+
+def _begin(nodes: list[Node], backend: Backend) -> Run:
     run = Run(
         template=backend.chat_template,
         defaults=DEFAULT_SAMPLING,
@@ -91,5 +110,4 @@ def compute_prefix(nodes: list[Node], backend: Backend) -> None:
     run.extend([*nodes, Gen(nodes[-1].id + 1, ROOT, None, None, one_token)])
     run.close()
     backend.submit(run)
-    run.wait()
-    run.raise_error()
+    return run

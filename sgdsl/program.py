@@ -1,27 +1,25 @@
 """Programs: decorated functions that can be run, batched, awaited, bound and traced.
 
-Owns `function` and `Program`: which argument belongs to the program and which to the run. Knows
-nothing of how a body, a batch or a trace goes on.
+Owns `Program`: which argument belongs to the program and which to the run. Knows nothing of how a
+body, a batch or a trace goes on.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import (
     AsyncIterator,
     Callable,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
+from types import ModuleType
 from typing import (
     Any,
     Generic,
     Literal,
-    Protocol,
     Self,
     TypeVar as PlainTypeVar,
     Unpack,
@@ -31,16 +29,17 @@ from typing import (
 from typing_extensions import TypeVar
 
 from sgdsl.arguments import RUN_ARGUMENTS, refuse, timeout_from
-from sgdsl.async_execution import AsyncExecution, start_async, through_async
+from sgdsl.async_execution import start_async, through_async
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
-from sgdsl.batches import BatchArguments, Plan
+from sgdsl.batches import BatchArguments, Plan, StartRow
+from sgdsl.branch_state import Plain
 from sgdsl.context import backend_for, sampling_for, seed_for
 from sgdsl.conversation import Starts, conversation_parts
 from sgdsl.errors import UsageError
-from sgdsl.execution import Aside, Execution
+from sgdsl.execution import Aside, Execution, Terms
 from sgdsl.expressions import Hole, Part
-from sgdsl.graph import Graph
+from sgdsl.graph import Graph, Sampling
 from sgdsl.html import untraced_html
 from sgdsl.parameters import Arguments, BatchRow, Parameters
 from sgdsl.prefix import compute_prefix, literal_prefix, unknown
@@ -49,6 +48,11 @@ from sgdsl.tracer import finish_at_once, trace
 
 R = TypeVar("R", default=Any)
 R2 = PlainTypeVar("R2")
+
+Argument = Plain | Iterable[Any] | type[Any] | ModuleType | None
+"""Of a program, to a type checker: all but a state. What is declared as another protocol than
+`Iterable` is given to `run`.
+"""
 
 
 class Program(Generic[R]):
@@ -90,7 +94,10 @@ class Program(Generic[R]):
     def __call__(self, state: AsyncProgramState[Any], /, *args: Any, **kwargs: Any) -> R: ...
 
     @overload
-    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
+    def __call__(self, first: Argument, /, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
+
+    @overload
+    def __call__(self, **kwargs: Any) -> ProgramState[R]: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`run(...)`. With a state as the first argument, a part of that state's run instead: what
@@ -266,7 +273,7 @@ class Program(Generic[R]):
             allowed = "left out beside generator_style: it yields too, in the order of completion"
             refuse("run_batch", "as_completed", as_completed, allowed)
         plan = self._plan("run_batch", batch, options, lazy=generator_style or as_completed)
-        job = plan.waiting(self._start_row, is_async=self.is_async)
+        job = plan.waiting(self._row_starter(plan), is_async=self.is_async)
         if as_completed:
             return job.as_completed()
         return job.in_order() if generator_style else job.collect()
@@ -279,7 +286,7 @@ class Program(Generic[R]):
         Cancelling the task that awaits cancels the batch.
         """
         plan = self._plan("arun_batch", batch, options, lazy=False)
-        return await plan.awaiting(self._start_row, is_async=self.is_async).collect()
+        return await plan.awaiting(self._row_starter(plan), is_async=self.is_async).collect()
 
     @overload
     def astream_batch(
@@ -308,7 +315,7 @@ class Program(Generic[R]):
     ) -> AsyncIterator[ProgramState[R]] | AsyncIterator[tuple[int, ProgramState[R]]]:
         """`run_batch(generator_style=True)`, or `as_completed=True`, for `async for`."""
         plan = self._plan("astream_batch", batch, options, lazy=True)
-        job = plan.awaiting(self._start_row, is_async=self.is_async)
+        job = plan.awaiting(self._row_starter(plan), is_async=self.is_async)
         return job.as_completed() if as_completed else job.in_order()
 
     def bind(self, **kwargs: Any) -> Self:
@@ -353,6 +360,7 @@ class Program(Generic[R]):
             compute_prefix(literal_prefix(call, asynchronous=self.is_async), chosen)
 
     is_async = False
+    _execution: Callable[..., Execution] = Execution
 
     def _call(self, arguments: Arguments) -> Callable[[Any], Any]:
         """The body with its arguments."""
@@ -372,11 +380,13 @@ class Program(Generic[R]):
             refuse(where, "args", by_name, allowed)
         if twice := named.keys() & by_name.keys():
             raise UsageError(f"{self.__name__}: {sorted(twice)} were given twice, in args= too")
+        call = self._call(self._parameters.fit(values, {**named, **by_name}))
+        asked = {name: value for name, value in given.items() if name in RUN_ARGUMENTS}
+        sampling, seed = sampling_for(where, asked), seed_for(given.get("seed"), where)
         return self._execution(
-            self._call(self._parameters.fit(values, {**named, **by_name})),
-            sampling=sampling_for(where, {k: v for k, v in given.items() if k in RUN_ARGUMENTS}),
-            seed=seed_for(given.get("seed"), where),
-            backend=backend_for(given.get("backend")),
+            call,
+            self._terms(backend_for(given.get("backend")), sampling),
+            seed=seed,
             streaming=bool(given.get("stream")),
             start=conversation_parts(where, messages),
         )
@@ -390,97 +400,26 @@ class Program(Generic[R]):
                 self._parameters.fit_row(index, row)
         return plan
 
-    def _start_row(self, index: int, row: BatchRow, *, starts: Starts, **about: Any) -> Execution:
-        start: Sequence[Part] = ()
-        try:
-            call = self._call(self._parameters.fit_row(index, row))
-            start = starts(index)
-        except UsageError as error:
-            call = self._refusal(error)
-        return self._execution(call, start=start, **about)
+    def _row_starter(self, plan: Plan) -> StartRow:
+        terms = self._terms(plan.backend, plan.sampling)
 
-    def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
-        ahead = self._num_api_spec_tokens
-        return Execution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
+        def start_row(index: int, row: BatchRow, *, seed: int, starts: Starts) -> Execution:
+            start: Sequence[Part] = ()
+            try:
+                call = self._call(self._parameters.fit_row(index, row))
+                start = starts(index)
+            except UsageError as error:
+                call = self._refusal(error)
+            return self._execution(call, terms, seed=seed, start=start)
+
+        return start_row
+
+    def _terms(self, backend: Backend, sampling: Sampling) -> Terms:
+        return Terms(backend, sampling, self._body.__code__, self._num_api_spec_tokens)
 
     def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
         """The body of a row whose arguments do not fit."""
         return functools.partial(_raise, error)
-
-
-class AsyncProgram(Program[R]):
-    """What `@function` makes of an `async def` function."""
-
-    is_async = True
-
-    @overload  # type: ignore[override]
-    def __call__(
-        self, state: AsyncProgramState[Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, R]: ...
-
-    @overload
-    def __call__(self, *args: Any, **kwargs: Any) -> ProgramState[R]: ...
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`run(...)`. With the state of an `async def` body, what is to be awaited as a part of
-        that state's run: `await f(s, ...)`.
-        """
-        if args and isinstance(args[0], AsyncProgramState):
-            return self._call(self._parameters.fit(args[1:], kwargs))(args[0])
-        if args and isinstance(args[0], ProgramState):
-            raise UsageError(
-                f"{self.__name__}(s, ...): an async def program can be a part of an async def "
-                f"body only; make the caller one and write `await {self.__name__}(s, ...)`"
-            )
-        return self.run(*args, **kwargs)
-
-    def _execution(self, call: Callable[[Any], Any], **about: Any) -> Execution:
-        ahead = self._num_api_spec_tokens
-        return AsyncExecution(call, self._body.__code__, num_api_spec_tokens=ahead, **about)
-
-    def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
-        return functools.partial(_raise_async, error)
-
-
-@overload
-def function(
-    func: Callable[..., Coroutine[Any, Any, R2]], num_api_spec_tokens: int | None = None
-) -> AsyncProgram[R2]: ...
-
-
-@overload
-def function(func: Callable[..., R2], num_api_spec_tokens: int | None = None) -> Program[R2]: ...
-
-
-@overload
-def function(func: None = None, num_api_spec_tokens: int | None = None) -> _Decorator: ...
-
-
-def function(func: Callable[..., Any] | None = None, num_api_spec_tokens: int | None = None) -> Any:
-    """Make a program of a function whose first parameter is the state. Bare or with arguments.
-
-    Raises `UsageError` for functions that cannot be one. `num_api_spec_tokens`: a provider behind
-    an API is asked for so many tokens at once, ahead of the program; its literals and gens are
-    found in them as far as they fit, and asked for anew from there. The runtime needs none of it.
-    """
-    ahead: object = num_api_spec_tokens
-    if ahead is not None and (not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1):
-        refuse("function", "num_api_spec_tokens", ahead, "a whole number of tokens, at least 1")
-    make = functools.partial(_program, num_api_spec_tokens=num_api_spec_tokens)
-    return make if func is None else make(func)
-
-
-class _Decorator(Protocol):
-    @overload
-    def __call__(self, func: Callable[..., Coroutine[Any, Any, R2]], /) -> AsyncProgram[R2]: ...
-
-    @overload
-    def __call__(self, func: Callable[..., R2], /) -> Program[R2]: ...
-
-
-def _program(func: Callable[..., Any], *, num_api_spec_tokens: int | None) -> Program[Any]:
-    kind = AsyncProgram if inspect.iscoroutinefunction(func) else Program
-    return kind(func, num_api_spec_tokens=num_api_spec_tokens)
 
 
 def _hole(name: str) -> Hole:
@@ -488,8 +427,4 @@ def _hole(name: str) -> Hole:
 
 
 def _raise(error: UsageError, _: object) -> None:
-    raise error
-
-
-async def _raise_async(error: UsageError, _: object) -> None:
     raise error

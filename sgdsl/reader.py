@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
 from sgdsl.async_waiting import on_thread, until
+from sgdsl.awaited import AWAIT
 from sgdsl.branch import Branch
 from sgdsl.errors import CancelledError, UsageError, no_variable
 from sgdsl.explanation import Explanation
 from sgdsl.outcome import Outcome
 from sgdsl.recorder import Recorder
-from sgdsl.run import AWAIT, Run
+from sgdsl.run import Run
 from sgdsl.streams import UNFINISHED, Stream
 
 
@@ -108,12 +109,14 @@ class RunReader:
         assert branch is not None, "a variable that was read has a branch"
         if isinstance(name, int):
             raise UsageError(f"the unnamed gen {name} has no meta info; name it: gen('x', ...)")
-        if name not in branch.metas:
+        meta = branch.variables[name].meta
+        if not meta:
+            having = sorted(n for n, variable in branch.variables.items() if variable.meta)
             raise UsageError(
                 f"variable {name!r} has no meta info: it was assigned, scoped or joined; "
-                f"only gen and select have some, here {sorted(branch.metas)!r}"
+                f"only gen and select have some, here {having!r}"
             )
-        return branch.metas[name]
+        return meta
 
     def text(self, branch_id: int) -> str:
         return self._settled(branch_id).text()

@@ -15,14 +15,19 @@ from sgdsl.backends.base import Backend
 from sgdsl.checks import Condition
 from sgdsl.errors import BackendError, CancelledError, UsageError
 from sgdsl.expressions import Part
-from sgdsl.graph import Check, Fork, Gen, Join, Node, Shape, may_define
+from sgdsl.graph import Check, Fork, Gen, Join, Node, may_define
 from sgdsl.run import Run
+from sgdsl.shape import Shape
 from sgdsl.source import Source, user_source
 
 FINISHED = (
     "the program has returned, nothing can be appended any more; append inside of its body, "
     "or start another run"
 )
+
+_NO_NODES: list[Node] = []
+_CLOSED = threading.RLock()
+"""What all recorders have that take no more: nobody writes to these."""
 
 
 class Recorder:
@@ -119,16 +124,12 @@ class Recorder:
     def defines(self, branch: int, name: str | int) -> bool:
         """Whether what was written so far defines the variable (an int: the unnamed one there)."""
         with self._lock:
-            shape = self._open_shape()
-            if isinstance(name, int):
-                return 0 <= name < shape.num_unnamed[branch]
-            return name in shape.names[branch]
+            return self._open_shape().defines(branch, name)
 
     def defined(self, branch: int) -> tuple[list[str], int]:
         """The variables of what was written so far, and how many gens have no name."""
         with self._lock:
-            shape = self._open_shape()
-            return list(shape.names[branch]), shape.num_unnamed[branch]
+            return self._open_shape().defined(branch)
 
     def pends(self, branch: int, name: str | int | None) -> bool:
         """Whether something that is not submitted yet may define the variable (None: is there)."""
@@ -162,8 +163,7 @@ class Recorder:
         """The body returned `value`: submit the rest."""
         with self._lock:
             assert self._run is not None, "only a run is closed"
-            nodes, self.nodes = self.nodes, []
-            self._run.extend(nodes)
+            self._run.extend(self.nodes)
             self._run.close(value)
             self._end()
             self._tell()
@@ -177,7 +177,6 @@ class Recorder:
         """The body raised `error` at `source`, and with it the run ends."""
         with self._lock:
             assert self._run is not None, "only a run is abandoned"
-            self.nodes = []
             self._run.abandon(error, source)
             self._end()
             self.wake()
@@ -185,6 +184,8 @@ class Recorder:
     def _end(self) -> None:
         self._closed = FINISHED
         self._shape = None
+        self._conditions.clear()
+        self.nodes, self._lock = _NO_NODES, _CLOSED
 
     def _tell(self) -> None:
         assert self._run is not None and self._backend is not None, "a run has a backend"

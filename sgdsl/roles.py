@@ -19,7 +19,7 @@ class Branch(Protocol):
     """
 
     pieces: list[Piece]
-    messages: list[dict[str, str]]
+    messages: tuple[dict[str, str], ...]
     role: str | None
     role_start: int
     around: Around | None
@@ -49,7 +49,9 @@ def close_role(branch: Branch) -> None:
     _begin_content(branch, branch.around.literal)
     branch.held = ""  # white space at the end of a message that its template trims
     content = "".join([p.text for p in branch.pieces[branch.role_start :] if not p.aside])
-    branch.messages.append({"role": branch.role, "content": content})
+    if not content:
+        branch.around.refuse_empty(branch.role)
+    branch.messages = (*branch.messages, {"role": branch.role, "content": content})
     branch.pieces.append(Piece(branch.around.suffix, special=True))
     branch.role = branch.around = None
 

@@ -1,59 +1,33 @@
 """One execution of a program: the meeting point of the user's thread and the backend's.
 
-Owns the lock around a run's machine, the waiting for values, and the outcome, which is set once.
-The program's side extends, closes, cancels and reads; the backend's side drives the machine and
-finishes. Knows nothing of how a backend works.
+Owns what happens to a run's machine, and its outcome, which is set once. The program's side
+extends, closes, cancels and reads; the backend's side drives the machine and finishes. Knows
+nothing of how a backend works, nor of how a run is waited for.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-import threading
-import time
 from asyncio import CancelledError as TaskCancelled
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from grammars import Constraint
+from sgdsl.awaited import Awaited
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
-from sgdsl.errors import BackendError, CancelledError, ProgramError, UsageError, no_variable
+from sgdsl.errors import BackendError, CancelledError, ProgramError, no_variable
 from sgdsl.explanation import BranchRecord, Explanation
 from sgdsl.graph import ROOT, Node, Sampling
 from sgdsl.machine import Action, Branch, Completion, Machine
-from sgdsl.outcome import Outcome, failure
+from sgdsl.outcome import OK, TRUNCATED, Outcome, failure
 from sgdsl.source import Source
 from sgdsl.values import Lazy
-from sgdsl.waiting import blocking
 
 _run_ids = itertools.count()
-LOOK_UP_S = 1.0
-"""How long a thread waits without a look at its signals: Ctrl-C interrupts a wait of the main
-thread only when the system hands the signal to that thread, which it need not do.
-"""
-
-AWAIT = (
-    "this would wait on the event loop that the run itself needs, and what it waits for is not "
-    "there yet; write `await s.get(...)`, `await s.text()` or `async for ... in "
-    "s.text_async_iter()`"
-)
-
-_RELEASED = threading.RLock()
-"""The lock of all released runs: they do not change any more, so it is never held for long."""
 
 
-class _Waiter:
-    """Who is called once `reached()`; both under the run's lock."""
-
-    __slots__ = ("call", "reached")
-
-    def __init__(self, reached: Callable[[], bool], call: Callable[[], None]) -> None:
-        self.reached = reached
-        self.call = call
-
-
-class Run:
+class Run(Awaited):
     """Thread-safe. Every wait ends: by its value, or by the run's outcome.
 
     Either side may set the outcome (the program's when its body raises); the first one stays, and a
@@ -64,26 +38,19 @@ class Run:
     `streaming` asks the backend to report partial text (`stream`); off, it saves that work. It may
     be turned on while the run goes on.
     `seed` is what all sampling of this run derives from. `ended_by_program`: the outcome did not
-    wait for the backend, which may still be at it. `loop_thread`: the thread of the event loop that
-    the body needs; who waits there awaits. `num_api_spec_tokens` lets a backend that is paid by the
-    call ask for so many tokens ahead of the program; others pay no heed to it. `nodes`: all that
-    the program wrote, for a backend that passes it on; None: nobody asked.
+    wait for the backend, which may still be at it. `num_api_spec_tokens` lets a backend that is
+    paid by the call ask for so many tokens ahead of the program; others pay no heed to it. `nodes`:
+    all that the program wrote, for a backend that passes it on; None: nobody asked.
     """
 
     __slots__ = (
-        "_changed",
-        "_lock",
         "_machine",
-        "_waiting",
-        "_watchers",
         "cancelled",
         "defaults",
         "ended_by_program",
         "id",
-        "loop_thread",
         "nodes",
         "num_api_spec_tokens",
-        "outcome",
         "returned",
         "seed",
         "streaming",
@@ -100,23 +67,18 @@ class Run:
         num_api_spec_tokens: int | None = None,
         keeps_nodes: bool = False,
     ) -> None:
+        super().__init__()
         self.id = next(_run_ids)
         self.num_api_spec_tokens = num_api_spec_tokens
         self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
         self.defaults = defaults
         self.streaming = streaming
-        self.outcome: Outcome | None = None
         self.cancelled = False
         self.ended_by_program = False
-        self.loop_thread: int | None = None
         self.returned = False
         self.value: object = None
         self._machine = Machine(template=template, defaults=defaults, seed=seed)
-        self._lock = threading.RLock()
-        self._changed: threading.Condition | None = None  # made by the first who waits
-        self._watchers: list[Callable[[Run], None]] = []
-        self._waiting: list[_Waiter] = []
 
     # The program's side.
 
@@ -163,16 +125,6 @@ class Run:
         else:
             self.fail(error, source=source)
 
-    def when_finished(self, watcher: Callable[[Run], None]) -> None:
-        """Call `watcher(self)` once the outcome is set; at once, if it is. On the thread that sets
-        it: the backend's, as a rule.
-        """
-        with self._lock:
-            if self.outcome is None:
-                self._watchers.append(watcher)
-                return
-        watcher(self)
-
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """The outcome; None if it is not set within `timeout_s`."""
         self.wait_until(lambda: False, timeout_s=timeout_s)
@@ -186,7 +138,7 @@ class Run:
         if outcome is None or outcome.error is not None or not self._machine.unread:
             return outcome
         with self._lock:
-            outcome, values = self.outcome, [*self._machine.unread]
+            outcome, values = self.outcome, self._machine.unread
         try:
             for value in values:
                 self._read(value)
@@ -195,12 +147,14 @@ class Run:
         else:
             with self._lock:
                 if self.outcome is outcome:
-                    self._machine.unread.clear()
+                    self._machine.unread = ()
         return self.outcome
 
     @property
     def unread(self) -> list[Lazy]:
         """The values that are still to be parsed before the outcome of this run is certain."""
+        if not self._machine.unread:
+            return []
         with self._lock:
             if self.outcome is None or self.outcome.error is not None:
                 return []
@@ -238,7 +192,7 @@ class Run:
             self.raise_error(branch_id)
             has = ([], 0) if branch is None else (sorted(branch.variables), len(branch.unnamed))
             raise no_variable(name, *has)
-        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name]
+        return branch.unnamed[name] if isinstance(name, int) else branch.variables[name].value
 
     def settle(self, branch_id: int) -> Branch:
         """The branch, once it has carried out all that was written on it."""
@@ -258,66 +212,6 @@ class Run:
             branches = [BranchRecord.of(branch) for branch in self._machine.branches.values()]
             waiting, outcome = self._machine.waiting(), self.outcome
         return Explanation(branches, waiting, outcome)
-
-    def wait_until(self, reached: Callable[[], bool], *, timeout_s: float | None = None) -> None:
-        """Wait until `reached()` (called under the run's lock) holds or the run is finished."""
-
-        def over() -> bool:
-            return self.outcome is not None or reached()
-
-        if self.outcome is not None:
-            return
-        with self._lock:
-            if over():
-                return
-        if self.loop_thread == threading.get_ident():
-            raise UsageError(AWAIT)
-        end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        with blocking(), self._lock:
-            if self._changed is None:
-                self._changed = threading.Condition(self._lock)
-            changed = self._changed
-            while not over():
-                left_s = end_s - time.monotonic()
-                if left_s <= 0:
-                    return
-                changed.wait(min(left_s, LOOK_UP_S))
-
-    def when(self, reached: Callable[[], bool], call: Callable[[], None]) -> Callable[[], None]:
-        """`wait_until` without a thread: `call()` once `reached()` holds or the run is finished; at
-        once, if it does. On whichever thread changes the run, under its lock: `call` only tells
-        somebody. Returns a function that takes this back.
-        """
-        waiter = _Waiter(reached, call)
-        with self._lock:
-            if self.outcome is not None or reached():
-                call()
-            else:
-                self._waiting.append(waiter)
-
-        def forget() -> None:
-            with self._lock:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
-
-        return forget
-
-    def notify(self) -> None:
-        """Have everyone who waits look again; of a run that was released, nobody does."""
-        with self._lock:
-            self._tell()
-
-    def _tell(self) -> None:
-        """Something has changed. Under the lock."""
-        if self._changed is not None:
-            self._changed.notify_all()
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for waiter in waiting:
-                if self.outcome is not None or waiter.reached():
-                    waiter.call()
-                else:
-                    self._waiting.append(waiter)
 
     def raise_error(self, branch_id: int = ROOT) -> None:
         """Raise what ended the run, or this fork of it, before its time, if something did."""
@@ -339,7 +233,7 @@ class Run:
             return
         self._machine.release()
         self.nodes = None
-        self._changed, self._lock = None, _RELEASED
+        self._release()
 
     def _branch(self, branch_id: int) -> Branch | None:
         return self._machine.branches.get(branch_id)
@@ -365,7 +259,8 @@ class Run:
     def next(self, branch_id: int) -> Action:
         with self._lock:
             action = self._machine.next(branch_id)
-            self._tell()
+            if self._changed is not None or self._waiting:
+                self._tell()
             return action
 
     @property
@@ -412,7 +307,7 @@ class Run:
 
     def finish(self) -> None:
         """All nodes were carried out."""
-        self._set(Outcome("truncated" if self._machine.truncated else "ok"))
+        self._set(TRUNCATED if self._machine.truncated else OK)
 
     def finish_cancelled(self, reason: str) -> None:
         self._set(Outcome("cancelled", CancelledError(reason)))
@@ -446,7 +341,5 @@ class Run:
             if self.outcome is not None and not (uncertain and self._machine.unread):
                 return
             self.outcome = outcome
-            watchers, self._watchers = self._watchers, []
             self._tell()
-        for watcher in watchers:
-            watcher(self)
+        self._tell_watchers()

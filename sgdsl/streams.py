@@ -66,7 +66,7 @@ class Stream:
         name = self._name
         if branch is None or name is None or not branch.defines(name) or branch.awaits(name):
             return None
-        return branch.metas.get(name, {})
+        return branch.variables[name].meta or {}
 
     def _is_done(self, branch: Branch) -> bool:
         name = self._name
@@ -99,7 +99,8 @@ class Stream:
         writing = branch.writes(self._name)
         text = branch.partial_of(self._name) if writing else ""
         if not writing and not branch.awaits(self._name):
-            text = branch.texts.get(self._name, "")
+            found = branch.variables.get(self._name)
+            text = "" if found is None else found.text
         news = text[self._chars :]
         self._chars += len(news)
         return news

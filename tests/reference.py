@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sgdsl as sgl
-from grammars import Compiler, Constraint, JsonSchema, Matcher, Regex
+from grammars import Compiler, Constraint, JsonSchema, Matcher, Regex, accepts
 from runtime.sampling.random import stream_key, uniform
 from runtime.tokenizer import Tokenizer
 from sgdsl.expressions import Expr
@@ -93,7 +93,14 @@ JSON = JsonSchema(
         "additionalProperties": False,
     }
 )
-CONSTRAINTS: tuple[Constraint, ...] = (Regex(r"[a-c]{1,4}( the)?"), Regex(r"\d{1,3}(\.\d)?"), JSON)
+CONSTRAINTS: tuple[Constraint, ...] = (
+    Regex(r"[a-c]{1,4}( the)?"),
+    Regex(r"\d{1,3}(\.\d)?"),
+    Regex(r"([a-e]| [a-z]{2})*"),
+    Regex(r"[^n\n]+"),
+    Regex(r"[a-z ]{2,}(!.{30})?"),
+    JSON,
+)
 
 
 # What a program is, at random.
@@ -126,7 +133,7 @@ def gens(draw: st.DrawFn, name: str) -> Gen:
         temperature=draw(st.sampled_from([0.0, 0.0, 1.5])),
         stop=draw(st.sampled_from([(), (), ("e",), ("th", "\n")])) if free else (),
         constraint=constraint,
-        min_tokens=draw(st.sampled_from([0, 0, 3])) if free else 0,
+        min_tokens=draw(st.sampled_from([0, 0, 3])),
         healing=draw(st.booleans()),
         n=draw(st.sampled_from([1, 1, 1, 3])),
         stop_regex=draw(st.sampled_from([(), (), *PATTERNS])) if free else (),
@@ -414,11 +421,15 @@ class Naive:
             matcher = Matcher(grammar, max_tokens=op.max_tokens + taken, prefix=prefix)
         sampled: list[int] = []
         stops_from = 0
+        text = ""
         while True:
             allowed = self._allowed(matcher, prefix, sampled, op)
             logits = np.where(allowed, self._logits(known + sampled), -np.inf)
             u = uniform(stream_key(seed, branch.id), len(known) + len(sampled))
             token = self._draw(logits, op.temperature, u)
+            if matcher is not None and not matcher.allows(token):
+                assert op.constraint is not None
+                return self._left(branch, known + sampled, op.constraint, text, token)
             if token in tokenizer.eos_token_ids:
                 text = tokenizer.decode(sampled)[len(prefix) :].decode("utf-8", "surrogateescape")
                 break
@@ -441,6 +452,37 @@ class Naive:
         return self._written(branch, text)
 
     @staticmethod
+    def _is_complete(constraint: Constraint, data: bytes) -> bool:
+        """Whether the bytes are a text of the constraint, said by whom no mask is made with."""
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return False
+        if isinstance(constraint, Regex):
+            return re.fullmatch(constraint.pattern, text) is not None
+        return accepts(constraint, text)
+
+    def _left(
+        self, branch: Branch, tokens: list[int], constraint: Constraint, text: str, token: int
+    ) -> str:
+        """The model has drawn what the constraint does not allow behind a complete text: the most
+        of it that makes a complete one stands, as text.
+        """
+        branch.tokens = tokens
+        data = self._tokenizer.token_bytes[token] or b""
+        part = next(
+            (
+                data[:size]
+                for size in range(len(data) - 1, 0, -1)
+                if self._is_complete(constraint, text.encode() + data[:size])
+            ),
+            b"",
+        ).decode()
+        if part:
+            branch.pending.append(Piece(part, written=True))
+        return self._written(branch, text + part)
+
+    @staticmethod
     def _written(branch: Branch, text: str) -> str:
         """`text` has lone surrogates for invalid bytes; shown are replacement characters."""
         shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -453,9 +495,18 @@ class Naive:
         tokenizer = self._tokenizer
         size = len(tokenizer.token_bytes)
         if matcher is not None:
+            assert op.constraint is not None
+            short = self._num_beyond(sampled, prefix) < op.min_tokens
+            text = tokenizer.decode(sampled)[len(prefix) :]
+            if text and not short and self._is_complete(op.constraint, text):
+                return np.ones(size, dtype=bool)
             row = np.zeros(tokenizer.vocabulary.num_words, dtype=np.int32)
             matcher.fill_bitmask(row)
-            return np.unpackbits(row.view(np.uint8), bitorder="little")[:size].astype(bool)
+            allowed = np.unpackbits(row.view(np.uint8), bitorder="little")[:size].astype(bool)
+            ends = list(tokenizer.eos_token_ids)
+            if short and np.delete(allowed, ends).any():
+                allowed[ends] = False
+            return allowed
         rest = prefix[len(tokenizer.decode(sampled)) :]
         allowed = np.ones(size, dtype=bool)
         for token in range(size):

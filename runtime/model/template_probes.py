@@ -35,12 +35,18 @@ def edged(roles: Sequence[str], *indices: int) -> Conversation:
     )
 
 
-def split(text: str, num_messages: int) -> list[str] | None:
+def emptied(roles: Sequence[str], index: int) -> Conversation:
+    """Marked contents, but for this one: there is nothing."""
+    return tuple((role, "" if i == index else _mark(i)) for i, role in enumerate(roles))
+
+
+def split(text: str, num_messages: int, *, without: int | None = None) -> list[str] | None:
     """The text before, between and behind the marked contents; None unless each stands there once,
-    in order.
+    in order. `without`: this one is not marked.
     """
     parts = _MARK.split(text)
-    return parts[::2] if parts[1::2] == [str(i) for i in range(num_messages)] else None
+    marked = [str(i) for i in range(num_messages) if i != without]
+    return parts[::2] if parts[1::2] == marked else None
 
 
 def _histories() -> Iterator[Roles]:
@@ -90,6 +96,7 @@ def _probes() -> Iterator[Probe]:
     for roles in HISTORIES:
         if len(roles) - roles.count("system") < _LONGEST:
             yield from ((edged(roles, at), True) for at in range(len(roles)))
+            yield from ((emptied(roles, at), True) for at in range(len(roles)))
     for roles in LATE:
         yield edged(roles, len(roles) - 2), True
     for start in (("user",), ("system", "user")):

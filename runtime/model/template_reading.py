@@ -21,6 +21,7 @@ from runtime.model.template_probes import (
     Probe,
     Roles,
     edged,
+    emptied,
     split,
 )
 from runtime.model.template_rendering import Rendered
@@ -86,6 +87,7 @@ class _Reading:
                 _blame(found, roles, self.errors[roles])
         for roles in HISTORIES:
             self._read_trims(found, roles)
+            self._read_empty(found, roles)
         for roles in LATE:
             self._read_late(found, roles)
         return found
@@ -141,6 +143,18 @@ class _Reading:
             else:
                 found[turn] = replace(around, trim=trim)
 
+    def _read_empty(self, found: dict[Turn, Around], roles: Roles) -> None:
+        """Where a content is empty, the same must stand around it."""
+        plain = self._between.get(roles)
+        for at in range(len(roles) if plain is not None else 0):
+            turn, text = _turn(roles, at), self._rendered.get((emptied(roles, at), True))
+            if text is None:
+                continue
+            assert plain is not None, "it has been rendered"
+            parts = split(text.text, len(roles), without=at) if text.error is None else None
+            if parts != [*plain[:at], plain[at] + plain[at + 1], *plain[at + 2 :]]:
+                found[turn] = replace(found[turn], empty=False)
+
     def _read_late(self, found: dict[Turn, Around], roles: Roles) -> None:
         """A system message that is not the first: what is known of the others must hold."""
         at = len(roles) - 2
@@ -168,6 +182,8 @@ class _Reading:
             if not generate or any(template.around(roles[:i], r).refusal for i, r in turns):
                 continue
             messages = [{"role": role, "content": content} for role, content in conversation]
+            if not all(content for _, content in conversation):
+                continue  # those are refused where they make a difference
             made = template.get_prompt(messages, generate=True)
             if rendered.error is not None or rendered.text != made:
                 raise NotAroundError(

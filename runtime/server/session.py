@@ -16,7 +16,7 @@ from typing import Any
 from sgdsl.backends.base import Backend
 from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
 from sgdsl.errors import UsageError
-from sgdsl.graph import Fork, Node, Shape
+from sgdsl.graph import Fork, Node
 from sgdsl.machine import Completion
 from sgdsl.protocol import (
     decode_defaults,
@@ -29,6 +29,7 @@ from sgdsl.protocol import (
     encode_scores,
     field_of,
 )
+from sgdsl.shape import Shape
 
 MAX_RUNS = 100_000
 MAX_NODES = 100_000

@@ -10,19 +10,24 @@ import json
 from typing import Any
 
 from grammars import Choices
-from sgdsl.backends.asking import Answer, Ask, Scored, describe_refusal, refuse_unknown, streamable
+from sgdsl.backends.arriving import ArrivingText
+from sgdsl.backends.asking import Answer, Ask, Scored, describe_refusal, refuse_unknown, unknown_end
 from sgdsl.backends.conversation import Prompt
-from sgdsl.backends.openai_wire import SELECT_TRIES, Caller, choices_instruction
+from sgdsl.backends.openai_wire import SELECT_TRIES, choices_instruction
+from sgdsl.backends.retrying import Caller
 from sgdsl.backends.shapes import count, dig
 from sgdsl.backends.structured import Structured, structured
 from sgdsl.choices import ChoiceScores
-from sgdsl.errors import BackendError, UsageError
+from sgdsl.errors import BackendError, ProviderError, UsageError
 from sgdsl.graph import Sampling, Select, shorten
 
 KNOWN = frozenset({"max_tokens", "stop", "temperature", "top_p", "top_k", "seed", "healing", "n"})
 """There is no seed in this format: the same one gives the same program, not the same text."""
 
 TOOL = "answer"
+
+ENDED = ("end_turn", "stop_sequence", "tool_use")
+CUT = ("max_tokens", "model_context_window_exceeded")
 
 
 class AnthropicWire:
@@ -106,33 +111,14 @@ class AnthropicWire:
         return body | self._extra
 
     async def _streamed(self, body: dict[str, Any], ask: Ask) -> Answer:
-        texts: list[str] = []
-        start: dict[str, Any] = {}
-        reason: str | None = None
-        output_tokens: int | None = None
-        on_text, stops = ask.on_text, ask.sampling.stop or ()
-        assert on_text is not None, "somebody watches a stream"
-
-        def on_event(event: dict[str, Any]) -> bool:
-            nonlocal start, reason, output_tokens
-            match event.get("type"):
-                case "message_start":
-                    start = dig(self._label, event, dict, "message")
-                case "content_block_delta":
-                    delta = dig(self._label, event, dict, "delta")
-                    if delta.get("type") == "text_delta":
-                        texts.append(dig(self._label, delta, str, "text"))
-                        certain = streamable("".join(texts), stops)
-                        on_text(certain)
-                        return bool(certain)
-                case "message_delta":
-                    reason = dig(self._label, event, dict, "delta").get("stop_reason")
-                    output_tokens = count(event, "usage", "output_tokens")
-            return False
-
-        await self._caller.stream("/v1/messages", {**body, "stream": True}, on_event)
-        usage = {**(start.get("usage") or {}), "output_tokens": output_tokens}
-        return self._answer("".join(texts), {**start, "usage": usage, "stop_reason": reason})
+        heard = await self._caller.stream(
+            "/v1/messages",
+            {**body, "stream": True},
+            lambda: _Heard(self._label, ArrivingText.of(self._label, ask)),
+        )
+        if not heard.message:
+            raise ProviderError(f"{self._label} streamed no message at all", retryable=True)
+        return self._answer(heard.text, heard.message)
 
     def _read(self, data: dict[str, Any], form: Structured | None) -> Answer:
         blocks = dig(self._label, data, list, "content")
@@ -148,20 +134,61 @@ class AnthropicWire:
         return self._answer("".join(texts), data)
 
     def _answer(self, text: str, data: dict[str, Any], *, enforced: str | None = None) -> Answer:
-        if data.get("stop_reason") == "refusal":
+        reason = data.get("stop_reason")
+        if reason == "refusal":
             raise BackendError(f"{self._label}: the model refused to answer")
+        if reason not in (None, *ENDED, *CUT):
+            raise unknown_end(self._label, reason)
+        if reason == "tool_use" and not text:
+            raise BackendError(f"{self._label}: the model called tools, and wrote no text")
         usage = data.get("usage")
         cached = count(usage, "cache_read_input_tokens")
         fresh = count(usage, "input_tokens")
         return Answer(
             text,
-            truncated=data.get("stop_reason") == "max_tokens",
+            truncated=reason in CUT,
             enforced=enforced,
             id=data["id"] if isinstance(data.get("id"), str) else None,
             prompt_tokens=None if fresh is None else fresh + (cached or 0),
             completion_tokens=count(usage, "output_tokens"),
             cached_tokens=cached,
         )
+
+
+class _Heard:
+    """What has arrived of a stream: see `Listener`. `message`: all of it but the text."""
+
+    def __init__(self, label: str, arriving: ArrivingText) -> None:
+        self._label = label
+        self._arriving = arriving
+        self.message: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        return self._arriving.text
+
+    @property
+    def passed_on(self) -> bool:
+        return self._arriving.passed_on
+
+    @property
+    def complete(self) -> bool:
+        return self.message.get("stop_reason") is not None
+
+    def take(self, event: dict[str, Any]) -> None:
+        match event.get("type"):
+            case "message_start":
+                self.message = dig(self._label, event, dict, "message")
+            case "content_block_delta":
+                delta = dig(self._label, event, dict, "delta")
+                if delta.get("type") == "text_delta":
+                    self._arriving.add(dig(self._label, delta, str, "text"))
+            case "message_delta":
+                reason = dig(self._label, event, dict, "delta").get("stop_reason")
+                usage = self.message.get("usage")
+                told = {**usage} if isinstance(usage, dict) else {}
+                told["output_tokens"] = count(event, "usage", "output_tokens")
+                self.message = {**self.message, "usage": told, "stop_reason": reason}
 
 
 def _call(body: dict[str, Any], form: Structured) -> None:

@@ -1,29 +1,26 @@
 """The driver of all providers behind an API: runs in, questions out, on one loop of one thread.
 
-Owns the loop, the tasks of each run, the bound of what is in flight, and the use of what a model
-wrote ahead of the program. What a question looks like is the wire's business.
+Owns the tasks of each run, the bound of what is in flight, and the use of what a model wrote ahead
+of the program. What a question looks like is the wire's business.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import threading
-import weakref
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from sgdsl.backends.ahead import Ahead
 from sgdsl.backends.asking import Answer, Ask, Wire, complete
-from sgdsl.backends.base import BackendStats, closed
+from sgdsl.backends.base import BackendStats
 from sgdsl.backends.conversation import prompt_of
-from sgdsl.backends.http import Secret
+from sgdsl.backends.loop_backend import LoopBackend
+from sgdsl.backends.secret import Secret
 from sgdsl.backends.validation import satisfying
-from sgdsl.chat import PLAIN, ChatTemplate
+from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError
 from sgdsl.graph import ROOT, Sampling, Text
 from sgdsl.machine import Append, Branch, Choose, Completion, Generate, Idle, Spawn
@@ -33,79 +30,8 @@ from sgdsl.seeds import derive_seed
 SEED_BITS = 31
 """Of the seeds that are sent: some providers take no more."""
 
-NO_SECRET = Secret(None)
-
 SPECULATIVE_TRIES = 3
 """How often a message is asked for that should begin with the program's own text."""
-
-
-class LoopThread:
-    """An asyncio loop on a daemon thread, from its first use until it is stopped."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._process_id = os.getpid()
-        self._stopped = False
-
-    @property
-    def stopped(self) -> bool:
-        """A fork of the process, which has no threads, counts as one that was stopped."""
-        return self._stopped or os.getpid() != self._process_id
-
-    def call(self, function: Any, *args: Any) -> bool:
-        """Have `function` called on the loop; False when it has stopped."""
-        if self.stopped:  # before the lock, which a fork may have for ever
-            return False
-        with self._lock:
-            if self._stopped:
-                return False
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name=self._name, daemon=True
-                )
-                self._thread.start()
-            self._loop.call_soon_threadsafe(function, *args)
-            return True
-
-    def stop(self, last: Coroutine[Any, Any, None] | None = None) -> None:
-        """Await `last` on the loop, cancel what is left there, and end the thread."""
-        already = self.stopped
-        if not already:
-            with self._lock:
-                already, self._stopped = self._stopped, True
-        loop, thread = self._loop, self._thread
-        if already or loop is None or thread is None:
-            if last is not None:
-                last.close()
-            return
-
-        async def end() -> None:
-            if last is not None:
-                await last
-            loop.stop()
-
-        ending = asyncio.run_coroutine_threadsafe(end(), loop)
-        if thread is not threading.current_thread():
-            thread.join()
-            assert ending.done(), "the loop ends behind its last task"
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
 
 
 class _Drive:
@@ -121,7 +47,7 @@ class _Drive:
         self.ahead: dict[int, Ahead] = {}
 
 
-class ApiBackend:
+class ApiBackend(LoopBackend):
     """Drives runs with answers of `wire`. A context manager; `close()` ends its thread.
 
     `secret`: the key, which no error shows. `max_in_flight`: questions at once.
@@ -137,76 +63,32 @@ class ApiBackend:
         wire: Wire,
         *,
         label: str,
-        secret: Secret = NO_SECRET,
-        chat_template: ChatTemplate = PLAIN,
-        max_in_flight: int = 64,
-        constraint_retries: int = 2,
+        secret: Secret,
+        chat_template: ChatTemplate,
+        max_in_flight: int,
+        constraint_retries: int,
     ) -> None:
+        super().__init__(label, thread_name="sgdsl-api")
         self._wire = wire
         self._secret = secret
-        self.label = label
         self._template = chat_template
         self._max_in_flight = max_in_flight
         self._retries = constraint_retries
         self._drives: dict[int, _Drive] = {}
         self._gate = asyncio.Semaphore(max_in_flight)
-        self._counts = [0, 0, 0]
-        self._thread = LoopThread("sgdsl-api")
-        self._finalizer = weakref.finalize(self, self._thread.stop)
-
-    def __repr__(self) -> str:
-        return f"<{self.label}>"
-
-    @property
-    def chat_template(self) -> ChatTemplate:
-        return self._template
-
-    @property
-    def max_in_flight(self) -> int:
-        return self._max_in_flight
-
-    def submit(self, run: Run) -> None:
-        if not self._thread.call(self._start, run):
-            run.fail(self._closed())
-
-    def wake(self, run: Run) -> None:
-        if not self._thread.call(self._look, run):
-            run.fail(self._closed())
-
-    def stats(self) -> BackendStats:
-        prompt, cached, completion = self._counts
-        return BackendStats(
-            prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion
-        )
-
-    def close(self) -> None:
-        """Runs under way end as failed; closing twice is fine."""
-        self._thread.stop(self._shut())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _closed(self) -> BackendError:
-        return closed(self.label)
-
-    async def _shut(self) -> None:
-        for drive in list(self._drives.values()):
-            drive.run.fail(self._closed())
-            self._drop(drive)
-        with suppress(Exception):  # it is over anyway
-            await self._wire.close()
 
     # On the loop.
 
-    def _start(self, run: Run) -> None:
+    def _fail_all(self, error: BackendError) -> None:
+        for drive in list(self._drives.values()):
+            drive.run.fail(error)
+            self._drop(drive)
+
+    async def _hang_up(self) -> None:
+        with suppress(Exception):  # it is over anyway
+            await self._wire.close()
+
+    def _begin(self, run: Run) -> None:
         self._drives[run.id] = _Drive(run)
         self._look(run)
 
@@ -256,12 +138,12 @@ class ApiBackend:
                     drive.live.update(dict.fromkeys(children))
                 case Generate() as action:
                     del drive.live[branch_id]
-                    self._begin(drive, branch_id, self._generate(drive, branch_id, action))
+                    self._ask(drive, branch_id, self._generate(drive, branch_id, action))
                     return True
                 case Choose() as action:
                     del drive.live[branch_id]
                     drive.ahead.pop(branch_id, None)
-                    self._begin(drive, branch_id, self._choose(drive, branch_id, action))
+                    self._ask(drive, branch_id, self._choose(drive, branch_id, action))
                     return True
                 case Idle() as idle:
                     if idle is Idle.FINISHED:
@@ -269,7 +151,7 @@ class ApiBackend:
                     return moved
             moved = True
 
-    def _begin(self, drive: _Drive, branch_id: int, work: Coroutine[Any, Any, None]) -> None:
+    def _ask(self, drive: _Drive, branch_id: int, work: Coroutine[Any, Any, None]) -> None:
         async def answer() -> None:
             try:
                 await work
@@ -314,16 +196,17 @@ class ApiBackend:
         seed = _seed(run, Sampling(), node.id)
         async with self._gate:
             scored = await self._wire.score(prompt_of(branch), node, seed=seed)
-        self._counts[0] += scored.prompt_tokens or 0
-        self._counts[2] += scored.completion_tokens or 0
+        self._spent += BackendStats(scored.prompt_tokens or 0, 0, scored.completion_tokens or 0)
         draw = random.Random(f"{run.seed} {node.id}").random()
         run.choose(branch_id, scored.scores, draw=draw, meta=scored.meta)
 
     def _count(self, answers: list[Answer]) -> None:
         for answer in answers:
-            self._counts[0] += answer.prompt_tokens or 0
-            self._counts[1] += answer.cached_tokens or 0
-            self._counts[2] += answer.completion_tokens or 0
+            self._spent += BackendStats(
+                answer.prompt_tokens or 0,
+                answer.cached_tokens or 0,
+                answer.completion_tokens or 0,
+            )
 
     # What the model writes ahead of the program.
 

@@ -7,6 +7,7 @@ here with bounded retries, and the meta info that says how. The formats are the 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from time import monotonic
@@ -16,11 +17,13 @@ from grammars import Constraint
 from sgdsl.backends.conversation import Prompt
 from sgdsl.backends.validation import satisfying, violation
 from sgdsl.choices import ChoiceScores
-from sgdsl.errors import BackendError, UsageError
+from sgdsl.errors import BackendError, ProviderError, UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Sampling, Select, shorten
 from sgdsl.machine import Completion
 
 OnText = Callable[[str], None]
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ async def complete(wire: Wire, ask: Ask, *, retries: int) -> tuple[Completion, l
         ask = replace(ask, sampling=replace(ask.sampling, stop=()))
     while True:
         answer = await wire.answer(ask)
+        if _HALF.search(answer.text):
+            raise ProviderError("the provider wrote half of a character (a lone surrogate)")
         answers.append(answer)
         if ask.constraint is None:
             text, stop = cut_at_stop(answer.text, ask.sampling.stop or ())
@@ -140,20 +145,6 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
     return text[:at], stop
 
 
-def streamable(text: str, stops: Sequence[str]) -> str:
-    """What of an unfinished text is certain: before a stop string, or what may become one."""
-    text, stop = cut_at_stop(text, stops)
-    if stop is not None:
-        return text
-    held = 0
-    for stop_text in stops:
-        for length in range(min(len(stop_text) - 1, len(text)), held, -1):
-            if text.endswith(stop_text[:length]):
-                held = length
-                break
-    return text[: len(text) - held]
-
-
 def num_top_logprobs(sampling: Sampling) -> int:
     return getattr(sampling, "top_logprobs_num", None) or 0
 
@@ -195,4 +186,12 @@ def describe_refusal(reason: str) -> str:
     return (
         f"This answer is not allowed: {shorten(reason, 600)}. Answer again, and with nothing but "
         "the corrected answer."
+    )
+
+
+def unknown_end(label: str, reason: object) -> ProviderError:
+    """Of an answer that has ended nobody knows why."""
+    return ProviderError(
+        f"{label} ended the answer for the reason {shorten(repr(reason), 80)}, which says neither "
+        "that it is whole nor that it was cut"
     )

@@ -1,13 +1,14 @@
 """The protocol between the frontend and whatever executes graphs.
 
-Owns the `Backend` protocol and its statistics. A backend is given runs, drives each run's machine
-from a thread of its own, and never calls back into user code.
+Owns the `Backend` protocol, its statistics, and how one is closed. A backend is given runs, drives
+each run's machine from a thread of its own, and never calls back into user code.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError
@@ -22,6 +23,13 @@ class BackendStats:
     cached_tokens: int = 0
     completion_tokens: int = 0
 
+    def __add__(self, other: BackendStats) -> BackendStats:
+        return BackendStats(
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
+
 
 class Backend(Protocol):
     """Neither method blocks on the model or raises for a run's sake: a fault is the run's outcome.
@@ -33,7 +41,8 @@ class Backend(Protocol):
     asked for its `next` action again. The program's side may set the outcome at any time (a
     deadline, `cancel()`): what a backend says after that is dropped.
 
-    A backend that sets `caches_prefixes = True` is asked to compute prefixes by `Program.cache`.
+    A backend that sets `caches_prefixes = True` is asked to compute prefixes by `Program.cache`;
+    of one that hands runs on to others, those named in its `prefix_backends` are.
     """
 
     @property
@@ -61,3 +70,17 @@ def closed(label: str) -> BackendError:
         f"{label} was closed before this run could finish, or made before this process was forked: "
         "its threads are where it was made"
     )
+
+
+class Closing(ABC):
+    """A backend that a `with` block closes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Runs under way end as failed; closing twice is fine."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

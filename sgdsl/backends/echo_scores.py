@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sgdsl.backends.shapes import dig
+from sgdsl.backends.shapes import dig, log_probability, shaped
 from sgdsl.errors import ProviderError
 
 Row = list[tuple[int, float | None]]
@@ -21,18 +21,20 @@ def conditional_rows(
     """The log-probabilities from the first token on in which any choice departs from the prompt:
     the same border for all of them.
     """
-    rows = _rows(label, data, [prompt + choice for choice in choices])
-    border = min(
-        _border(row, len(prompt), len(prompt + choice))
-        for row, choice in zip(rows, choices, strict=True)
-    )
-    return [_from(label, row, border) for row in rows]
+    with shaped(label, "log-probabilities", data.get("choices")):
+        rows = _rows(label, data, [prompt + choice for choice in choices])
+        border = min(
+            _border(row, len(prompt), len(prompt + choice))
+            for row, choice in zip(rows, choices, strict=True)
+        )
+        return [_from(label, row, border) for row in rows]
 
 
 def unconditional_rows(label: str, data: dict[str, Any]) -> list[list[float]]:
     """Those of all tokens but the first, which has nothing before it."""
     choices = dig(label, data, list, "choices")
-    return [_from(label, row, 1) for row in _rows(label, data, [None] * len(choices))]
+    with shaped(label, "log-probabilities", choices):
+        return [_from(label, row, 1) for row in _rows(label, data, [None] * len(choices))]
 
 
 def _rows(label: str, data: dict[str, Any], texts: Sequence[str | None]) -> list[Row]:
@@ -82,7 +84,9 @@ def _border(row: Row, prompt_length: int, length: int) -> int:
 
 
 def _from(label: str, row: Row, border: int) -> list[float]:
-    found = [value for offset, value in row if offset >= border and value is not None]
+    found = [
+        log_probability(value) for offset, value in row if offset >= border and value is not None
+    ]
     if not found:
         raise ProviderError(f"{label} gave a choice no log-probability")
     return found

@@ -1,31 +1,32 @@
-"""JSON over HTTP to a provider: one request, its retries, and what can go wrong.
+"""JSON over HTTP: one request, and what can go wrong with it.
 
-Owns the client, the key (which stands in the headers and nowhere else) and the translation of
-every failure into a `ProviderError`. Knows nothing of what is asked.
+Owns the client, the bounds of what is read, and the translation of every failure into a
+`ProviderError`. Knows nothing of what is asked, and asks once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from time import time
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx2
 
-from sgdsl.backends.policy import Backoff
-from sgdsl.backends.sse import EventReader, EventTooLongError
+from sgdsl.backends.secret import Secret
+from sgdsl.backends.sse import EventError, EventReader
 from sgdsl.errors import ProviderError
 from sgdsl.graph import shorten
+from sgdsl.protocol import to_bytes
 
-BACKOFF = Backoff()
+Headers = Callable[[str | None], Mapping[str, str]]
+"""The headers that go with a key."""
+
 RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-MAX_RETRY_AFTER_S = 60.0
-"""Who is told to wait longer gives up, and says so."""
 
 MAX_BODY_BYTES = 64 << 20
 MAX_STREAM_BYTES = 512 << 20
@@ -35,160 +36,120 @@ memory. A stream takes some hundred bytes a token.
 """
 
 
-class Secret:
-    """A key that shows itself to nobody who does not ask for it by name."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str | None) -> None:
-        self._text = text
-
-    def reveal(self) -> str | None:
-        return self._text
-
-    def scrub(self, text: str) -> str:
-        """`text` without the key, wherever a provider may have repeated it."""
-        return text.replace(self._text, "***") if self._text else text
-
-    def scrub_error(self, error: BaseException) -> None:
-        """The same for an error's message: also that of one which quotes an answer."""
-        if self._text and self._text in str(error):
-            error.args = tuple(
-                self.scrub(each) if isinstance(each, str) else each for each in error.args
-            )
-
-    def __repr__(self) -> str:
-        return "Secret(***)" if self._text else "Secret(None)"
+def no_headers(_: str | None) -> Mapping[str, str]:
+    return {}
 
 
 class Http:
-    """`base_url` without a slash at its end. `headers(key)` makes the headers of a request."""
+    """`base_url` without a slash at its end. `label`: what it is called in errors; its host by
+    default. `hint`: said of one that cannot be reached. `query` is sent with every request.
+
+    Answers are asked for as they are: an archive of a few bytes may unpack to any number.
+    """
 
     def __init__(
         self,
         base_url: str,
         secret: Secret,
         *,
-        headers: Callable[[str | None], Mapping[str, str]],
+        headers: Headers = no_headers,
+        query: Mapping[str, str] | None = None,
         timeout_s: float = 600.0,
-        max_retries: int = 2,
-        backoff: Backoff = BACKOFF,
+        connect_timeout_s: float = 10.0,
+        verify: bool | str = True,
+        label: str | None = None,
+        hint: str = "",
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._secret = secret
         self._headers = headers
-        self._max_retries = max_retries
-        self._backoff = backoff
-        self._timeout_s = timeout_s
+        self._hint = hint
+        self.timeout_s = timeout_s
+        self._connect_timeout_s = min(connect_timeout_s, timeout_s)
         self._client = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(timeout_s, connect=min(10.0, timeout_s)),
+            params=dict(query or {}),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
             transport=transport,
-            verify=self._base_url.startswith("https"),  # certificates take 0.2 s to load
+            verify=self._base_url.startswith("https") and verify,  # it takes 0.2 s to load them
         )
-        self.label = httpx2.URL(self._base_url).host or "the provider"
+        self.label = label or httpx2.URL(self._base_url).host or "the provider"
 
     def __repr__(self) -> str:
         return f"<Http {self.label}>"
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON object that the provider answers."""
+    async def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """The JSON object that is answered; in `timeout_s`, however slowly it trickles in."""
+        try:
+            async with asyncio.timeout(self.timeout_s), self._sent(method, path, body) as response:
+                return self.object_in(await self._read(response))
+        except TimeoutError as error:
+            self.give_up(error)
 
-        async def once() -> dict[str, Any]:
-            async with asyncio.timeout(self._timeout_s), self._sent(path, body) as response:
-                content = await self._read(response)
-            return self._object(content.decode("utf-8", errors="replace"))
-
-        answer: dict[str, Any] = await self._with_retries(once)
-        return answer
-
-    async def stream(
-        self, path: str, body: Mapping[str, Any], on_event: Callable[[dict[str, Any]], bool]
-    ) -> None:
-        """Tell `on_event` every event until the last (`[DONE]`, or Anthropic's `message_stop`). It
-        returns whether it has passed something on: from then on a failure is final, since what was
-        streamed cannot be taken back.
-
-        Raises `ProviderError` for a stream that stops without its end, too.
+    @asynccontextmanager
+    async def events(
+        self,
+        path: str,
+        body: Any,
+        *,
+        silence_s: float | None = None,
+        max_bytes: int | None = None,
+    ) -> AsyncIterator[AsyncIterator[str]]:
+        """The data of the events that answer it. `silence_s`: who sends nothing for so long is gone
+        (by default `timeout_s`); a comment is something. `max_bytes`: of all of them together.
         """
-        passed_on = False
-
-        async def once() -> None:
-            nonlocal passed_on
-            async with (
-                asyncio.timeout(self._timeout_s) as limit,
-                self._sent(path, body) as response,
-            ):
-                async for data in self._events(response):
-                    limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
-                    if data == "[DONE]":
-                        return
-                    event = self._object(data)
-                    self._raise_event_error(event)
-                    passed_on |= on_event(event)
-                    if event.get("type") == "message_stop":
-                        return
-            raise ProviderError(f"{self.label}: the stream stopped before its end", retryable=True)
-
-        await self._with_retries(once, may_retry=lambda: not passed_on)
+        async with self._sent("POST", path, body, silence_s=silence_s) as response:
+            yield self._events(response, max_bytes)
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _with_retries(
-        self, once: Callable[[], Any], *, may_retry: Callable[[], bool] = lambda: True
-    ) -> Any:
-        for attempt in range(self._max_retries + 1):
-            try:
-                try:
-                    return await once()
-                except TimeoutError as error:  # it said something again and again, and no answer
-                    reason = f"no answer within {self._timeout_s:g} s"
-                    raise self._unreached(error, reason) from None
-            except ProviderError as error:
-                asked_s = error.retry_after_s
-                if (
-                    not error.retryable
-                    or attempt == self._max_retries
-                    or not may_retry()
-                    or (asked_s or 0.0) > MAX_RETRY_AFTER_S
-                ):
-                    raise
-                delay_s = self._backoff.delay_s(attempt, random.random(), at_least_s=asked_s)
-            await asyncio.sleep(delay_s)
-        raise AssertionError("the last attempt returns or raises")
-
     @asynccontextmanager
-    async def _sent(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx2.Response]:
+    async def _sent(
+        self, method: str, path: str, body: Any, *, silence_s: float | None = None
+    ) -> AsyncIterator[httpx2.Response]:
+        key = await self._secret.reveal()
+        headers = {"accept-encoding": "identity", **self._headers(key)}
+        content = None
+        if body is not None:
+            content = to_bytes(body)
+            headers["content-type"] = "application/json"
         request = self._client.build_request(
-            "POST",
+            method,
             self._base_url + path,
-            content=json.dumps(body, ensure_ascii=False, allow_nan=False).encode(),
-            headers={
-                "content-type": "application/json",
-                **self._headers(self._secret.reveal()),
-            },
+            content=content,
+            headers=headers,
+            timeout=httpx2.Timeout(silence_s or self.timeout_s, connect=self._connect_timeout_s),
         )
         try:
             response = await self._client.send(request, stream=True)
             try:
+                encoding = response.headers.get("content-encoding", "identity").lower()
+                is_plain = encoding in ("", "identity")
                 if response.status_code >= 300:
-                    raise self._refused(response, await self._beginning(response))
+                    said = await self._beginning(response) if is_plain else b""
+                    raise self._refused(response, said)
+                if not is_plain:
+                    raise self.fault(f"answered in the encoding {encoding!r}, asked for none")
                 yield response
             finally:
                 await response.aclose()
         except httpx2.TimeoutException as error:
-            raise self._unreached(error, f"no answer within {self._timeout_s:g} s") from None
+            if silence_s is None:
+                self.give_up(error)
+            raise self.fault(f"was silent for {silence_s:g} s", retryable=True) from None
         except httpx2.HTTPError as error:
-            raise self._unreached(error, str(error) or "the connection broke") from None
+            reason = str(error) or "the connection broke"
+            raise self.fault(
+                f"could not be asked: {type(error).__name__}: {reason}{self._hint}", retryable=True
+            ) from None
 
     async def _read(self, response: httpx2.Response) -> bytes:
         content = bytearray()
         async for chunk in response.aiter_bytes():
             content += chunk
             if len(content) > MAX_BODY_BYTES:
-                raise ProviderError(f"{self.label} answered more than {MAX_BODY_BYTES} bytes")
+                raise self.fault(f"answered more than {MAX_BODY_BYTES} bytes")
         return bytes(content)
 
     @staticmethod
@@ -201,56 +162,81 @@ class Http:
                 break
         return bytes(content)
 
-    async def _events(self, response: httpx2.Response) -> AsyncIterator[str]:
+    async def _events(self, response: httpx2.Response, max_bytes: int | None) -> AsyncIterator[str]:
         reader, num_bytes = EventReader(), 0
         try:
             async for chunk in response.aiter_bytes():
                 num_bytes += len(chunk)
-                if num_bytes > MAX_STREAM_BYTES:
-                    raise EventTooLongError(f"a stream of more than {MAX_STREAM_BYTES} bytes")
+                if max_bytes is not None and num_bytes > max_bytes:
+                    raise EventError(f"a stream of more than {max_bytes} bytes")
                 for data in reader.feed(chunk):
                     yield data
-        except EventTooLongError as error:
-            raise ProviderError(f"{self.label}: {error}") from None
+        except EventError as error:
+            raise self.fault(f"sent {error}") from None
+
+    # What went wrong.
+
+    def fault(
+        self,
+        said: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> ProviderError:
+        """What is `said` of the provider, without the key."""
+        return ProviderError(
+            self._secret.scrub(f"{self.label} {said}"),
+            status=status,
+            retryable=retryable,
+            retry_after_s=retry_after_s,
+        )
+
+    def give_up(self, error: Exception) -> NoReturn:
+        """Raise that no answer came in time: nothing, or something again and again."""
+        raise self.fault(
+            f"could not be asked: {type(error).__name__}: no answer within {self.timeout_s:g} s"
+            f"{self._hint}",
+            retryable=True,
+        ) from None
 
     def _refused(self, response: httpx2.Response, content: bytes) -> ProviderError:
         status = response.status_code
         text = content.decode("utf-8", errors="replace")
         said = _message_in(text) or response.reason_phrase or "no reason was given"
-        retry_after_s = _retry_after_s(response.headers.get("retry-after"))
-        return ProviderError(
-            self._secret.scrub(f"{self.label} answered {status}: {shorten(said, 500)}"),
+        if 300 <= status < 400:
+            said = "it leads somewhere else, where nothing is sent: give the right URL"
+        return self.fault(
+            f"answered {status}: {shorten(said, 500)}",
             status=status,
             retryable=status in RETRYABLE,
-            retry_after_s=retry_after_s,
+            retry_after_s=_retry_after_s(response.headers),
         )
 
-    def _unreached(self, error: Exception, reason: str) -> ProviderError:
-        message = f"{self.label}: {type(error).__name__}: {reason}"
-        return ProviderError(self._secret.scrub(message), retryable=True)
+    def raise_error_in(self, answer: dict[str, Any], *, retryable: bool = False) -> None:
+        """Raise the error that an answer is, under a status that says that all is well."""
+        if not (error := answer.get("error")):
+            return
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else None
+        said = _message_in(json.dumps(answer)) or str(error)
+        raise self.fault(
+            f"answered with an error: {shorten(said, 500)}",
+            status=status,
+            retryable=retryable or status in RETRYABLE,
+        )
 
-    def _raise_event_error(self, event: dict[str, Any]) -> None:
-        error = event.get("error")
-        if error:
-            said = _message_in(json.dumps(event)) or str(error)
-            raise ProviderError(
-                self._secret.scrub(
-                    f"{self.label} failed in the middle of a stream: {shorten(said, 500)}"
-                ),
-                retryable=True,
-            )
-
-    def _object(self, text: str) -> dict[str, Any]:
+    def object_in(self, content: bytes | str) -> dict[str, Any]:
+        """The JSON object that was answered."""
         try:
-            value = json.loads(text)
+            value = json.loads(content.decode() if isinstance(content, bytes) else content)
         except (ValueError, RecursionError):
-            shown = self._secret.scrub(shorten(repr(text), 120))
-            raise ProviderError(
-                f"{self.label} answered what is no JSON: {shown}", retryable=True
+            shown = content.decode(errors="replace") if isinstance(content, bytes) else content
+            raise self.fault(
+                f"answered what is no JSON: {shorten(repr(shown), 120)}", retryable=True
             ) from None
         if not isinstance(value, dict):
-            shown = self._secret.scrub(shorten(repr(value), 120))
-            raise ProviderError(f"{self.label} answered {shown}, which is no object")
+            raise self.fault(f"answered {shorten(repr(value), 120)}, which is no object")
         return value
 
 
@@ -269,15 +255,23 @@ def _message_in(text: str) -> str | None:
     return shorten(text, 500)
 
 
-def _retry_after_s(header: str | None) -> float | None:
-    """RFC 9110, section 10.2.3: seconds or a date."""
-    if not header:
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """RFC 9110, section 10.2.3: seconds, or a date, which counts from the sender's own: its clock
+    may be another than ours, and ours may be set while we wait.
+    """
+    said = headers.get("retry-after", "")
+    if re.fullmatch(r"\s*\d{1,18}(\.\d{1,18})?\s*", said, re.ASCII):
+        return float(said)
+    then = _date(said)
+    if then is None:
         return None
+    sent = _date(headers.get("date", "")) or datetime.now(UTC)
+    return max(0.0, (then - sent).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
     try:
-        return max(0.0, float(header))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time())
-    except ValueError:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
         return None
+    return date.replace(tzinfo=UTC) if date.tzinfo is None else date

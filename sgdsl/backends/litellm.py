@@ -8,24 +8,16 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
-import httpx2
-
+from sgdsl.backends.abilities import abilities_from
+from sgdsl.backends.api_arguments import ChatArguments, Given, Place, bearer, check_model
 from sgdsl.backends.api_driver import ApiBackend
-from sgdsl.backends.http import Http, Secret
-from sgdsl.backends.openai import (
-    Extensions,
-    JsonMode,
-    bearer,
-    check_json_mode,
-    check_model,
-    check_url,
-    extensions_from,
-)
-from sgdsl.backends.openai_wire import Abilities, Caller, OpenAIWire
-from sgdsl.chat import PLAIN, ChatTemplate
-from sgdsl.errors import ProviderError, UsageError
+from sgdsl.backends.http import RETRYABLE
+from sgdsl.backends.openai_wire import CHAT, OpenAIWire
+from sgdsl.backends.retrying import Caller, L
+from sgdsl.backends.secret import Secret
+from sgdsl.errors import BackendError, ProviderError, UsageError
 from sgdsl.graph import shorten
 
 
@@ -33,58 +25,33 @@ class LiteLLM(ApiBackend):
     """Runs programs on a model by LiteLLM's name for it, always as chat.
 
     `base_url`: of a LiteLLM proxy. None takes the package `litellm`, which must be installed and
-    finds its providers' keys in the environment. The other arguments are those of `OpenAI`.
+    finds its providers' keys in the environment. The other arguments are those of `OpenAI`; `seeds`
+    and `logprobs` are off by default.
     """
 
     def __init__(
-        self,
-        model_name: str,
-        base_url: str | None = None,
-        *,
-        api_key: str | None = None,
-        chat_template: ChatTemplate = PLAIN,
-        json_mode: JsonMode = "json_schema",
-        extensions: Extensions = (),
-        extra: Mapping[str, Any] | None = None,
-        seeds: bool = False,
-        logprobs: bool = False,
-        max_in_flight: int = 64,
-        max_retries: int = 2,
-        constraint_retries: int = 2,
-        timeout_s: float = 600.0,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        self, model_name: str, base_url: str | None = None, **options: Unpack[ChatArguments]
     ) -> None:
         check_model("LiteLLM", model_name)
-        check_json_mode(json_mode)
+        given = Given("LiteLLM", ChatArguments, {"seeds": False, "logprobs": False, **options})
         caller: Caller
-        secret = Secret(api_key)
         if base_url is None:
-            caller = _Package(secret, timeout_s=timeout_s, max_retries=max_retries)
+            secret = given.secret(given["api_key"])
+            caller = _Package(secret, given)
         else:
-            caller = Http(
-                check_url("LiteLLM", base_url),
-                secret,
-                headers=bearer,
-                timeout_s=timeout_s,
-                max_retries=max_retries,
-                transport=transport,
-            )
-        abilities = Abilities(
-            chat=True,
-            json_mode=json_mode,
-            extensions=extensions_from(extensions),
-            seeds=seeds,
-            logprobs=logprobs,
-            extra=dict(extra or {}),
-        )
+            caller, secret = given.connect(Place(base_url, given["api_key"], _headers(given)))
+        abilities = abilities_from(given, True, "max_tokens")
         super().__init__(
             OpenAIWire(caller, model_name, abilities),
             label=f"LiteLLM {model_name} at {caller.label}",
-            secret=secret,
-            chat_template=chat_template,
-            max_in_flight=max_in_flight,
-            constraint_retries=constraint_retries,
+            **given.driver(secret),
         )
+
+
+def _headers(given: Given) -> Callable[[str | None], Mapping[str, str]]:
+    organization = given["organization"]
+    told = {"openai-organization": organization} if organization else {}
+    return lambda key: {**bearer(key), **told}
 
 
 class _Package:
@@ -92,7 +59,12 @@ class _Package:
 
     label = "litellm"
 
-    def __init__(self, secret: Secret, *, timeout_s: float, max_retries: int) -> None:
+    def __init__(self, secret: Secret, given: Given) -> None:
+        for name in ("default_query", "transport"):
+            if given[name] is not None:
+                raise UsageError(
+                    f"LiteLLM: {name}= is of a proxy; give its base_url= too, or leave it out"
+                )
         try:
             self._litellm: Any = importlib.import_module("litellm")
         except ImportError as error:
@@ -101,35 +73,50 @@ class _Package:
                 "install it, or give the URL of a LiteLLM proxy"
             ) from error
         self._secret = secret
-        self._options = {"timeout": timeout_s, "num_retries": max_retries}
+        headers = given["default_headers"]
+        self._headers: Callable[[], dict[str, Any]]  # a call, which no repr shows
+        self._headers = lambda: {"extra_headers": dict(headers)} if headers else {}
+        self._options: dict[str, Any] = {
+            "timeout": given["timeout_s"],
+            "num_retries": given["max_retries"],
+        }
+        if given["organization"]:
+            self._options["organization"] = given["organization"]
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        assert path == "/chat/completions", "the package is asked for chats only"
-        return _plain(await self._called(body))
+        assert path == CHAT, "the package is asked for chats only"
+        try:
+            return _plain(await self._called(body))
+        except Exception as error:  # noqa: BLE001 - the package has an exception for every provider
+            raise self._fault(error) from None
 
-    async def stream(
-        self, path: str, body: Mapping[str, Any], on_event: Callable[[dict[str, Any]], bool]
-    ) -> None:
-        assert path == "/chat/completions", "the package is asked for chats only"
-        async for chunk in await self._called(body):
-            on_event(_plain(chunk))
+    async def stream(self, path: str, body: Mapping[str, Any], listen: Callable[[], L]) -> L:
+        assert path == CHAT, "the package is asked for chats only"
+        listener = listen()
+        try:
+            async for chunk in await self._called(body):
+                listener.take(_plain(chunk))
+        except BackendError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the same
+            raise self._fault(error) from None
+        return listener
 
     async def close(self) -> None:
         """The package keeps its own connections."""
 
     async def _called(self, body: Mapping[str, Any]) -> Any:
-        key = self._secret.reveal()
-        given = {**body, **self._options, **({"api_key": key} if key else {})}
-        try:
-            return await self._litellm.acompletion(**given)
-        except Exception as error:  # noqa: BLE001 - the package has an exception for every provider
-            status = getattr(error, "status_code", None)
-            said = self._secret.scrub(shorten(f"{type(error).__name__}: {error}", 500))
-            raise ProviderError(
-                f"litellm: {said}",
-                status=status if isinstance(status, int) else None,
-                retryable=status is None or status == 429 or status >= 500,
-            ) from None
+        key = await self._secret.reveal()
+        given = {**body, **self._options, **self._headers(), **({"api_key": key} if key else {})}
+        return await self._litellm.acompletion(**given)
+
+    def _fault(self, error: Exception) -> ProviderError:
+        told = getattr(error, "status_code", None)
+        status = told if isinstance(told, int) else None
+        said = self._secret.scrub(shorten(f"{type(error).__name__}: {error}", 500))
+        return ProviderError(
+            f"litellm: {said}", status=status, retryable=status is None or status in RETRYABLE
+        )
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -6,52 +6,55 @@ Owns the public arguments and what they default to. The formats are `openai_wire
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Unpack
 
-import httpx2
-
-from sgdsl.arguments import refuse
+from sgdsl.backends.abilities import abilities_from
+from sgdsl.backends.api_arguments import (
+    ChatArguments,
+    Given,
+    Place,
+    bearer,
+    check_model,
+    check_url,
+)
 from sgdsl.backends.api_driver import ApiBackend
-from sgdsl.backends.http import Http, Secret
-from sgdsl.backends.openai_wire import Abilities, OpenAIWire
-from sgdsl.chat import PLAIN, ChatTemplate
+from sgdsl.backends.azure import AZURE_ARGUMENTS, azure_from, max_tokens_field
+from sgdsl.backends.openai_wire import OpenAIWire
 from sgdsl.errors import UsageError
 
 OPENAI_URL = "https://api.openai.com/v1"
+_VARIABLES = {
+    "api_key": "OPENAI_API_KEY",
+    "organization": "OPENAI_ORG_ID",
+    "project": "OPENAI_PROJECT_ID",
+}
+_HEADERS = {"organization": "openai-organization", "project": "openai-project"}
+
 COMPLETION_MODELS = ("gpt-3.5-turbo-instruct", "davinci-002", "babbage-002")
 """All that OpenAI itself still offers through completions."""
 
-_SERVERS = (
-    *("top_k", "min_p", "min_tokens", "stop_token_ids", "ignore_eos"),
-    *("continue_final_message", "response_format"),
-)
-PRESETS: dict[str, dict[str, str]] = {
-    "sgdsl": {
-        **{name: name for name in _SERVERS},
-        "regex": "regex",
-        "grammar": "ebnf",
-    },
-    "sglang": {**{name: name for name in _SERVERS}, "regex": "regex"},
-    "vllm": {
-        **{name: name for name in _SERVERS},
-        "regex": "structured_outputs.regex",
-        "choice": "structured_outputs.choice",
-    },
-}
-"""Servers whose fields are known."""
 
-EXTENSIONS = frozenset([*_SERVERS, "regex", "grammar", "choice"])
+class OpenAIArguments(ChatArguments, total=False):
+    """What `OpenAI` takes besides the model and where it is."""
 
-Extensions = Mapping[str, str] | Iterable[str] | str
-JsonMode = Literal["json_schema", "json_object"] | None
+    is_chat_model: bool | None
+    is_azure: bool
+    api_version: str | None
+    azure_endpoint: str | None
+    azure_deployment: str | None
+    azure_ad_token: str | None
+    azure_ad_token_provider: Callable[[], str] | None
+    project: str | None
 
 
 class OpenAI(ApiBackend):
     """Runs programs on the model `model_name` of an endpoint.
 
-    `base_url`: with its `/v1`; None is OpenAI's own, or OPENAI_BASE_URL. `api_key`: None takes
-    OPENAI_API_KEY, but only together with `base_url=None`: no other endpoint is told OpenAI's key.
+    `base_url`: with its `/v1`; None is OpenAI's own, or OPENAI_BASE_URL. `api_key`: it, or a
+    function that gives one before each request. None takes OPENAI_API_KEY, but only together with
+    `base_url=None`: no other endpoint is told OpenAI's key. So it is with `organization`
+    (OPENAI_ORG_ID) and `project` (OPENAI_PROJECT_ID).
 
     `is_chat_model`: True asks chat completions, False completions; None asks chat for programs with
     roles, and for plain text completions if the endpoint has them (OpenAI's own chat models do
@@ -60,101 +63,55 @@ class OpenAI(ApiBackend):
     `json_mode`: the `response_format` that the endpoint takes, None for none. `extensions`: what it
     has beyond OpenAI's fields: "vllm", "sglang" or "sgdsl", or names of ours to its fields, such as
     {"regex": "guided_regex"}. `extra`: fields that go into every request as they are.
+    `default_headers`, `default_query`: what else goes with every request.
 
-    `timeout_s`: for an answer, or the next event of a stream. `max_retries`: of requests that
-    failed for a while; `constraint_retries`: of answers that do not satisfy their gen's constraint.
-    `transport`: of httpx2, for tests.
+    `timeout_s` (or `timeout`): for an answer, or the next event of a stream. `max_retries`: of
+    requests that failed for a while; `constraint_retries`: of answers that do not satisfy their
+    gen's constraint. `transport`: of httpx2, for tests.
+
+    `is_azure`: the model is a deployment at Azure, at `azure_endpoint` (AZURE_OPENAI_ENDPOINT), by
+    the name `azure_deployment` if that is another one. `api_version`: of its API
+    (OPENAI_API_VERSION). The key is `api_key` (AZURE_OPENAI_API_KEY), or a token: `azure_ad_token`
+    (AZURE_OPENAI_AD_TOKEN), or what `azure_ad_token_provider` gives before each request.
+
+    Raises `TypeError` for an argument that is none of these, `UsageError` for a value that is not
+    allowed.
     """
 
     def __init__(
-        self,
-        model_name: str,
-        base_url: str | None = None,
-        *,
-        api_key: str | None = None,
-        is_chat_model: bool | None = None,
-        chat_template: ChatTemplate = PLAIN,
-        json_mode: JsonMode = "json_schema",
-        extensions: Extensions = (),
-        extra: Mapping[str, Any] | None = None,
-        seeds: bool = True,
-        logprobs: bool = True,
-        max_in_flight: int = 64,
-        max_retries: int = 2,
-        constraint_retries: int = 2,
-        timeout_s: float = 600.0,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        self, model_name: str, base_url: str | None = None, **options: Unpack[OpenAIArguments]
     ) -> None:
         check_model("OpenAI", model_name)
-        check_json_mode(json_mode)
-        url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        is_openai = url.rstrip("/") == OPENAI_URL
-        if api_key is None and base_url is None:
-            api_key = os.environ.get("OPENAI_API_KEY")
-        if is_openai and is_chat_model is None:
+        given = Given("OpenAI", OpenAIArguments, options)
+        is_chat_model, field = given["is_chat_model"], "max_tokens"
+        if given["is_azure"]:
+            place = azure_from(given, model_name, base_url)
+            field = max_tokens_field(place)
+        else:
+            place = _place(given, base_url)
+        if place.url.rstrip("/") == OPENAI_URL:
+            field = "max_completion_tokens"
+        if is_chat_model is None and (given["is_azure"] or place.url.rstrip("/") == OPENAI_URL):
             is_chat_model = not model_name.startswith(COMPLETION_MODELS)
-        secret = Secret(api_key)
-        http = Http(
-            check_url("OpenAI", url),
-            secret,
-            headers=bearer,
-            timeout_s=timeout_s,
-            max_retries=max_retries,
-            transport=transport,
-        )
-        abilities = Abilities(
-            chat=is_chat_model,
-            json_mode=json_mode,
-            extensions=extensions_from(extensions),
-            max_tokens_field="max_completion_tokens" if is_openai else "max_tokens",
-            seeds=seeds,
-            logprobs=logprobs,
-            extra=dict(extra or {}),
-        )
+        caller, secret = given.connect(place)
         super().__init__(
-            OpenAIWire(http, model_name, abilities),
-            label=f"OpenAI {model_name} at {http.label}",
-            secret=secret,
-            chat_template=chat_template,
-            max_in_flight=max_in_flight,
-            constraint_retries=constraint_retries,
+            OpenAIWire(caller, model_name, abilities_from(given, is_chat_model, field)),
+            label=f"OpenAI {model_name} at {caller.label}",
+            **given.driver(secret),
         )
 
 
-def bearer(key: str | None) -> Mapping[str, str]:
-    return {"authorization": f"Bearer {key}"} if key else {}
+def _place(given: Given, base_url: str | None) -> Place:
+    if azures := [name for name in AZURE_ARGUMENTS if given[name] is not None]:
+        raise UsageError(f"OpenAI: {', '.join(azures)} belong to Azure; give is_azure=True too")
+    url = check_url("OpenAI", base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+    found = {
+        name: given[name] or (os.environ.get(variable) if base_url is None else None)
+        for name, variable in _VARIABLES.items()
+    }
 
+    def headers(key: str | None) -> Mapping[str, str]:
+        told = {header: str(found[name]) for name, header in _HEADERS.items() if found[name]}
+        return {**bearer(key), **told}
 
-def check_model(where: str, model: object) -> None:
-    if not isinstance(model, str) or not model:
-        refuse(where, "model_name", model, "the name of a model, a non-empty str")
-
-
-def check_url(where: str, url: str) -> str:
-    """Refuse what no request can be sent to, and keys in a URL, where they would be shown."""
-    parsed = httpx2.URL(url)
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        refuse(where, "base_url", url, "a URL such as http://127.0.0.1:8000/v1")
-    if parsed.userinfo:
-        raise UsageError(
-            f"{where}: base_url has a user or a password in it; give the key as api_key="
-        )
-    return url
-
-
-def check_json_mode(json_mode: object) -> None:
-    if json_mode not in ("json_schema", "json_object", None):
-        refuse("OpenAI", "json_mode", json_mode, '"json_schema", "json_object" or None')
-
-
-def extensions_from(given: Extensions) -> dict[str, str]:
-    """Names of ours to the provider's fields."""
-    if isinstance(given, str):
-        if given not in PRESETS:
-            refuse("OpenAI", "extensions", given, f"one of {', '.join(PRESETS)}, or names")
-        return dict(PRESETS[given])
-    named = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
-    unknown = named.keys() - EXTENSIONS
-    if unknown:
-        refuse("OpenAI", "extensions", sorted(unknown), f"made of {', '.join(sorted(EXTENSIONS))}")
-    return named
+    return Place(url, found["api_key"], headers)

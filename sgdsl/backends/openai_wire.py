@@ -1,18 +1,19 @@
 """OpenAI's formats: what a gen and a select are as chat completions and as completions.
 
-Owns both ways and what of an endpoint's abilities decides between them. Knows nothing of HTTP
-(a `Caller` sends it) and nothing of runs.
+Owns what is asked, and what of an endpoint's abilities decides about it. How answers are read is
+`openai_answers`' business. Knows nothing of HTTP (a `Caller` sends it) and nothing of runs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from grammars import Cfg, Choices, Constraint, Regex
-from sgdsl.backends.answer_logprobs import WrittenToken, estimate
+from sgdsl.backends.abilities import Abilities
+from sgdsl.backends.answer_logprobs import estimate
+from sgdsl.backends.arriving import ArrivingText
 from sgdsl.backends.asking import (
     Answer,
     Ask,
@@ -20,11 +21,12 @@ from sgdsl.backends.asking import (
     describe_refusal,
     num_top_logprobs,
     refuse_unknown,
-    streamable,
 )
 from sgdsl.backends.conversation import Prompt
 from sgdsl.backends.echo_scores import conditional_rows, unconditional_rows
-from sgdsl.backends.shapes import count, dig
+from sgdsl.backends.openai_answers import Written
+from sgdsl.backends.retrying import Caller
+from sgdsl.backends.shapes import count
 from sgdsl.backends.structured import Structured, structured
 from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, ProviderError, UsageError
@@ -33,39 +35,8 @@ from sgdsl.graph import Sampling, Select, shorten
 MAX_STOPS = 4
 """OpenAI takes so many; all of them hold, since the answer is cut here too."""
 NUM_TOP_LOGPROBS = 20
+CHAT, COMPLETIONS = "/chat/completions", "/completions"
 SELECT_TRIES = 3
-
-
-class Caller(Protocol):
-    """What sends a body to a path and gives the answer; `Http` is one."""
-
-    label: str
-
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]: ...
-
-    async def stream(
-        self, path: str, body: Mapping[str, Any], on_event: Callable[[dict[str, Any]], bool]
-    ) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Abilities:
-    """What an endpoint has.
-
-    `chat`: True and False ask one endpoint for everything; None asks chat for what has roles and
-    completions for plain text. `extensions`: names of ours to the provider's fields, with dots
-    into objects. `json_mode`: what `response_format` it takes.
-    """
-
-    chat: bool | None = None
-    json_mode: str | None = "json_schema"
-    extensions: Mapping[str, str] = field(default_factory=dict)
-    max_tokens_field: str = "max_tokens"
-    seeds: bool = True
-    logprobs: bool = True
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 KNOWN = frozenset(
@@ -132,8 +103,7 @@ class OpenAIWire:
                 {"role": "assistant", "content": text},
                 {"role": "user", "content": describe_refusal(reason)},
             ]
-        written = _Written(self._label, chat=True)
-        await self._send("/chat/completions", body, ask, written)
+        written = await self._send(CHAT, body, ask)
         return written.answer(form, enforced=enforced)
 
     def _continue(self, body: dict[str, Any], messages: list[dict[str, str]], begun: str) -> None:
@@ -157,26 +127,20 @@ class OpenAIWire:
         if ask.sampling.return_logprob or num_top:
             body["logprobs"] = num_top or 1
         form, enforced = self._constrain(body, ask.constraint, instruct=None)
-        written = _Written(self._label, chat=False)
-        await self._send("/completions", body, ask, written)
+        written = await self._send(COMPLETIONS, body, ask)
         return written.answer(form, enforced=enforced)
 
-    async def _send(self, path: str, body: dict[str, Any], ask: Ask, written: _Written) -> None:
+    async def _send(self, path: str, body: dict[str, Any], ask: Ask) -> Written:
+        chat = path == CHAT
         if ask.on_text is None:
-            written.take_whole(await self._caller.post(path, body))
-            return
-        on_text, stops = ask.on_text, ask.sampling.stop or ()
-
-        def on_event(event: dict[str, Any]) -> bool:
-            if not written.take_chunk(event):
-                return False
-            certain = streamable(written.text, stops)
-            on_text(certain)
-            return bool(certain)
-
+            return Written.whole(self._label, await self._caller.post(path, body), chat=chat)
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-        await self._caller.stream(path, body, on_event)
+        return await self._caller.stream(
+            path,
+            body,
+            lambda: Written(self._label, chat=chat, arriving=ArrivingText.of(self._label, ask)),
+        )
 
     def _sampling(self, sampling: Sampling, seed: int, max_tokens_field: str) -> dict[str, Any]:
         refuse_unknown(sampling, KNOWN, frozenset(self._has.extensions))
@@ -259,7 +223,7 @@ class OpenAIWire:
             "temperature": 0,
             **self._has.extra,
         }
-        return await self._caller.post("/completions", body)
+        return await self._caller.post(COMPLETIONS, body)
 
     async def _score_chat(self, prompt: Prompt, node: Select, *, seed: int) -> Scored:
         if node.method.needs_unconditional:
@@ -285,8 +249,7 @@ class OpenAIWire:
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         for attempt in range(SELECT_TRIES):
             body |= self._sampling(sampling, seed + attempt, self._has.max_tokens_field)
-            written = _Written(self._label, chat=True)
-            written.take_whole(await self._caller.post("/chat/completions", body))
+            written = Written.whole(self._label, await self._caller.post(CHAT, body), chat=True)
             answer = written.answer(form, enforced=None)
             text = answer.text if answer.text in node.choices else answer.text.strip()
             if text in node.choices:
@@ -297,7 +260,7 @@ class OpenAIWire:
         )
 
 
-def _scored(written: _Written, answer: Answer, node: Select, taken: int) -> Scored:
+def _scored(written: Written, answer: Answer, node: Select, taken: int) -> Scored:
     in_json = written.text.lstrip().startswith("{")
     shown = [json.dumps(c, ensure_ascii=False)[1:-1] if in_json else c for c in node.choices]
     begin = written.text.rfind(shown[taken])
@@ -314,97 +277,6 @@ def _scored(written: _Written, answer: Answer, node: Select, taken: int) -> Scor
         answer.prompt_tokens,
         answer.completion_tokens,
     )
-
-
-class _Written:
-    """What has arrived of an answer: whole, or in chunks."""
-
-    def __init__(self, label: str, *, chat: bool) -> None:
-        self._label = label
-        self._chat = chat
-        self.text = ""
-        self.tokens: list[WrittenToken] = []
-        self._finish: str | None = None
-        self._usage: Any = None
-        self._id: str | None = None
-
-    def take_whole(self, data: dict[str, Any]) -> None:
-        choice = dig(self._label, data, dict, "choices", 0)
-        if self._chat:
-            message = dig(self._label, choice, dict, "message")
-            if refusal := message.get("refusal"):
-                raise BackendError(
-                    f"{self._label}: the model refused: {shorten(str(refusal), 300)}"
-                )
-            self.text = dig(self._label, message, str, "content")
-        else:
-            self.text = dig(self._label, choice, str, "text")
-        self._take_rest(data, choice)
-
-    def take_chunk(self, data: dict[str, Any]) -> bool:
-        """Whether it had text."""
-        choices = data.get("choices")
-        if not choices:  # the usage comes in a chunk of its own
-            self._usage = data.get("usage") or self._usage
-            return False
-        choice = dig(self._label, data, dict, "choices", 0)
-        piece = dig(self._label, choice, dict, "delta") if self._chat else choice
-        text = piece.get("content" if self._chat else "text") or ""
-        if not isinstance(text, str):
-            raise ProviderError(f"{self._label} streamed {shorten(repr(text), 120)} for a text")
-        self.text += text
-        self._take_rest(data, choice)
-        return bool(text)
-
-    def _take_rest(self, data: dict[str, Any], choice: dict[str, Any]) -> None:
-        self._usage = data.get("usage") or self._usage
-        self._id = data["id"] if isinstance(data.get("id"), str) else self._id
-        finish = choice.get("finish_reason")
-        if finish is not None:
-            self._finish = str(finish)
-        if self._finish == "content_filter":
-            raise BackendError(f"{self._label}: the provider's content filter ended the answer")
-        if (logprobs := choice.get("logprobs")) is not None:
-            self.tokens += _tokens(self._label, logprobs, chat=self._chat)
-
-    def answer(self, form: Structured | None, *, enforced: str | None) -> Answer:
-        told = [(token.logprob, None, token.text) for token in self.tokens]
-        top = [[(value, None, text) for text, value in token.top] for token in self.tokens]
-        return Answer(
-            self.text if form is None else form.text_of(self.text),
-            truncated=self._finish == "length",
-            enforced=enforced,
-            is_open=not self._chat and enforced is None,
-            id=self._id,
-            prompt_tokens=count(self._usage, "prompt_tokens"),
-            completion_tokens=count(self._usage, "completion_tokens"),
-            cached_tokens=count(self._usage, "prompt_tokens_details", "cached_tokens"),
-            logprobs=told or None,
-            top_logprobs=top if any(top) else None,
-        )
-
-
-def _tokens(label: str, logprobs: Any, *, chat: bool) -> list[WrittenToken]:
-    if chat:
-        entries = logprobs.get("content") if isinstance(logprobs, dict) else None
-        return [
-            WrittenToken(
-                dig(label, entry, str, "token"),
-                float(dig(label, entry, (int, float), "logprob")),  # type: ignore[arg-type]
-                tuple(
-                    (dig(label, top, str, "token"), float(top["logprob"]))
-                    for top in entry.get("top_logprobs") or ()
-                ),
-            )
-            for entry in entries or ()
-        ]
-    texts = dig(label, logprobs, list, "tokens")
-    values = dig(label, logprobs, list, "token_logprobs")
-    tops = logprobs.get("top_logprobs") or [None] * len(texts)
-    return [
-        WrittenToken(text, 0.0 if value is None else float(value), tuple((top or {}).items()))
-        for text, value, top in zip(texts, values, tops, strict=True)
-    ]
 
 
 def _put(body: dict[str, Any], path: str, value: Any) -> None:

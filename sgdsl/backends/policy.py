@@ -11,6 +11,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_RETRY_AFTER_S = 60.0
+"""The most that a provider's word is waited for before it is asked again, or given up."""
+
 State = Literal["closed", "open", "half-open"]
 
 

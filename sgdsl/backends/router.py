@@ -13,14 +13,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from sgdsl.backends.alarms import Alarms
-from sgdsl.backends.base import Backend, BackendStats
+from sgdsl.backends.base import Backend, BackendStats, Closing
 from sgdsl.backends.journey import Journey, Leg
 from sgdsl.backends.lanes import CHARS_PER_TOKEN, Lane, Later, Provider, lanes_from
-from sgdsl.backends.policy import Backoff
+from sgdsl.backends.policy import MAX_RETRY_AFTER_S, Backoff
 from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError, ProviderError, UsageError
 from sgdsl.machine import Choose, Generate
@@ -32,7 +30,7 @@ OWN_FAULT = frozenset({400, 413, 415, 422})
 BACKOFF = Backoff()
 
 
-class Router:
+class Router(Closing):
     """Runs go to the first of `providers` (backends, or `Provider`s with limits) that has room and
     is well; put the local one first. A run whose provider fails moves on with all that it has:
     finished gens and selects are kept, text that was streamed is gone on with.
@@ -85,6 +83,21 @@ class Router:
         return sum(lane.max_in_flight for lane in self._lanes)
 
     @property
+    def prefix_backends(self) -> dict[str, Backend]:
+        """Those of its providers that keep a cache of prefixes, by name; see `Program.cache`."""
+        found: dict[str, Backend] = {}
+        for lane in self._lanes:
+            own = {"": lane.backend} if getattr(lane.backend, "caches_prefixes", False) else {}
+            for name, backend in getattr(lane.backend, "prefix_backends", own).items():
+                shown = f"{lane.name} {name}".rstrip()
+                found[f"{shown} ({lane.index})" if shown in found else shown] = backend
+        return found
+
+    @property
+    def caches_prefixes(self) -> bool:
+        return bool(self.prefix_backends)
+
+    @property
     def is_alive(self) -> bool:
         return not self._closed
 
@@ -112,12 +125,7 @@ class Router:
             leg.replica.fail(BackendError(f"the backend failed to go on: {error}"))
 
     def stats(self) -> BackendStats:
-        each = [lane.backend.stats() for lane in self._lanes]
-        return BackendStats(
-            prompt_tokens=sum(stats.prompt_tokens for stats in each),
-            cached_tokens=sum(stats.cached_tokens for stats in each),
-            completion_tokens=sum(stats.completion_tokens for stats in each),
-        )
+        return sum((lane.backend.stats() for lane in self._lanes), BackendStats())
 
     def server_info(self) -> dict[str, object]:
         """How each provider does."""
@@ -148,17 +156,6 @@ class Router:
                 journey.settle()
         self._alarms.stop()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _end(self) -> BackendError:
         return BackendError("the router was closed before this run could finish")
 
@@ -166,25 +163,36 @@ class Router:
 
     def _place(self, journey: Journey) -> None:
         """Set out on a lane now, or wait: for a time, or for room."""
-        with journey.lock:
-            if journey.is_over or journey.leg is not None:
-                return
-            journey.look()
-            if journey.run.outcome is not None:
-                return
-            tokens = journey.input_tokens
-            if not self._lanes.any_for(tokens, journey.barred):
-                self._give_up(journey, None)
-                return
-            taken = self._take_lane(journey, tokens)
-            if taken is None:
-                return
-            lane, is_trial = taken
-            leg = journey.set_out(lane, is_trial=is_trial)
         try:
-            lane.backend.submit(leg.replica)
+            with journey.lock:
+                leg = self._next_leg(journey)
+        except BaseException as error:  # noqa: BLE001 - it is this run's end, no other's
+            journey.run.fail(error)
+            with journey.lock:
+                journey.settle()
+            return
+        if leg is None:
+            return
+        try:
+            leg.lane.backend.submit(leg.replica)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it has failed, as broken as it is
             leg.replica.fail(BackendError(f"the backend failed to take the run: {error}"))
+
+    def _next_leg(self, journey: Journey) -> Leg | None:
+        if journey.is_over or journey.leg is not None:
+            return None
+        journey.look()
+        if journey.run.outcome is not None:
+            return None
+        tokens = journey.input_tokens
+        if not self._lanes.any_for(tokens, journey.barred):
+            self._give_up(journey, None)
+            return None
+        taken = self._take_lane(journey, tokens)
+        if taken is None:
+            return None
+        lane, is_trial = taken
+        return journey.set_out(lane, is_trial=is_trial)
 
     def _take_lane(self, journey: Journey, tokens: int) -> tuple[Lane, bool] | None:
         """A lane, and whether the run is the trial of one that was unwell."""
@@ -284,7 +292,8 @@ class Router:
         delay_s = 0.0
         if not self._lanes.any_for(journey.input_tokens, others):  # it has failed everywhere
             attempt = journey.num_failures - 1
-            delay_s = self._backoff.delay_s(attempt, self._draw(), at_least_s=retry_after_s)
+            asked_s = None if retry_after_s is None else min(retry_after_s, MAX_RETRY_AFTER_S)
+            delay_s = self._backoff.delay_s(attempt, self._draw(), at_least_s=asked_s)
         self._alarms.at(now_s + delay_s, partial(self._place, journey))
         return True
 

@@ -6,7 +6,6 @@ Owns the forms in which a test may write them. Knows nothing of runs or threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from grammars import Constraint
@@ -15,9 +14,10 @@ from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, UsageError
 from sgdsl.graph import Sampling, Select
 from sgdsl.machine import Completion
+from sgdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """What a scripted function is asked: continue `prompt` for the variable `name`."""
 
@@ -54,16 +54,17 @@ class Script:
                 f"MockBackend({replies!r}): replies are a dict by variable name, or a function of "
                 "the request; default=... is one reply for every gen"
             )
-        self._replies = replies if replies is not None else {}
+        self._for_all = replies if callable(replies) else None
+        self._by_name: Mapping[str, Replies] = {}
+        if isinstance(replies, Mapping):
+            self._by_name = replies
         self._scores = scores if scores is not None else {}
         self._default = default
         self._num_used: dict[str, int] = {}
 
     def reply(self, request: Request) -> Completion | Stall:
         name = request.name or ""
-        found: Any = self._replies
-        if isinstance(found, Mapping):
-            found = found.get(name, self._default)
+        found: Any = self._for_all or self._by_name.get(name, self._default)
         if found is None:  # nobody has said anything
             found = "mock" if request.constraint is None else shortest(request.constraint)
         if callable(found):

@@ -5,6 +5,9 @@ Owns that one look. Knows no provider.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sgdsl.errors import ProviderError
@@ -29,6 +32,25 @@ def dig(label: str, value: Any, kind: type[T], *path: str | int) -> T:
             f"{shorten(repr(value), 120)}, no {kind.__name__}"
         )
     return value
+
+
+@contextmanager
+def shaped(label: str, what: str, value: Any) -> Iterator[None]:
+    """Whoever looks into `value` here finds what it expects, or the provider is to blame."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
+        raise ProviderError(
+            f"{label} told {what} in another shape than expected: {shorten(repr(value), 200)}"
+        ) from None
+
+
+def log_probability(value: Any) -> float:
+    """Raises `ValueError` or `TypeError` for what is none; some providers round to above 0."""
+    number = float(value)
+    if isinstance(value, str) or math.isnan(number) or number > 1:
+        raise ValueError
+    return number
 
 
 def count(value: Any, *path: str) -> int | None:

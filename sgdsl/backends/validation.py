@@ -13,6 +13,7 @@ from grammars import Compiler, Constraint, Grammar, JsonSchema, TypeOf, Vocabula
 from grammars.json_values import parse_json
 from grammars.schema import only_strings
 from grammars.types import TypeTexts
+from sgdsl.constraint_names import type_name
 from sgdsl.graph import shorten
 
 
@@ -76,7 +77,7 @@ def violation(constraint: Constraint, text: str) -> str | None:
 def describe(constraint: Constraint) -> str:
     """It, in an error."""
     if isinstance(constraint, TypeOf):
-        return f"the type {getattr(constraint.tp, '__name__', constraint.tp)}"
+        return f"the type {type_name(constraint.tp)}"
     return shorten(repr(constraint), 200)
 
 

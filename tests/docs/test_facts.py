@@ -23,6 +23,8 @@ from grammars.constraint import JsonSchema
 from runtime.config import RuntimeConfig
 from runtime.models.catalog import DEFAULT_MODEL
 from sgdsl.arguments import RUN_ARGUMENTS
+from sgdsl.backends.api_arguments import DEFAULTS
+from sgdsl.backends.openai import OpenAIArguments
 from sgdsl.batches import BatchArguments
 from sgdsl.program import Program
 from tests.docs.markdown import PAGES, ROOT, code_spans, section, sections_of
@@ -130,19 +132,20 @@ def test_the_sizes_in_the_readme_are_those_of_the_default_model() -> None:
     assert f"`{DEFAULT_MODEL.package}` {DEFAULT_MODEL.version}" in text
 
 
-@pytest.mark.parametrize(
-    ("kind", "title"),
-    [(sgl.OpenAI, "OpenAI-compatible endpoints"), (sgl.Provider, "Several backends")],
-)
-def test_the_arguments_of_backends_and_their_defaults_are_in_the_page(
-    kind: type[Any], title: str
-) -> None:
+def test_the_arguments_of_backends_and_their_defaults_are_in_the_page() -> None:
+    provider = list(inspect.signature(sgl.Provider).parameters.values())[1:]
+    own = dict.fromkeys(["base_url", *OpenAIArguments.__annotations__])
+    check_arguments("OpenAI-compatible endpoints", {**own, **DEFAULTS})
+    check_arguments("Several backends", {each.name: each.default for each in provider})
+
+
+def check_arguments(title: str, defaults: dict[str, Any]) -> None:
     rows = rows_of("backends.md", title)
-    for parameter in list(inspect.signature(kind).parameters.values())[1:]:
-        assert parameter.name in rows, parameter.name
-        said = re.findall(r"`([^`]+)`", rows[parameter.name][0])
-        shown = repr(parameter.default).replace("'", '"')
-        assert not said or shown in said, f"{parameter.name}: {said} {shown}"
+    for name, default in defaults.items():
+        assert name in rows, name
+        said = re.findall(r"`([^`]+)`", rows[name][0])
+        shown = repr(default).replace("'", '"')
+        assert not said or shown in said, f"{name}: {said} {shown}"
 
 
 LICENCES = {"Apache-2.0": "apache", "MIT": "mit", "BSD": "bsd"}

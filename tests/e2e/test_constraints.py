@@ -187,3 +187,41 @@ def test_an_integer_ends_at_the_first_blank(runtime: Runtime) -> None:
     reasons = [state.get_meta_info("age")["finish_reason"] for state in states]
     assert all(re.fullmatch(r"[-+]?[0-9]+", state["age"]) for state in states)
     assert any(reason.get("matched") in (" ", "\n") for reason in reasons)
+
+
+LINE = r"[^en\n]+"
+
+
+@sgl.function
+def go_on(s: ProgramState, index: int, kind: dict[str, Any]) -> None:
+    s += f"The contributor {index} of the work"
+    s += sgl.gen("out", 24, temperature=0.0, healing=False, return_logprob=True, **kind)
+    s += " is. " + sgl.gen("more", 3, temperature=0.0, healing=False)
+
+
+def test_a_greedy_output_is_the_free_one_as_far_as_that_satisfies(
+    runtime: Runtime, tokenizer: Tokenizer
+) -> None:
+    rows = [{"index": i, "kind": kind} for i in range(60) for kind in ({}, {"regex": LINE})]
+    states = go_on.run_batch(rows, backend=runtime)
+    ends = set()
+    for free, bound in zip(states[::2], states[1::2], strict=True):
+        drawn = [token for _, token, _ in free.get_meta_info("out")["output_token_logprobs"]]
+        spelled = [tokenizer.token_bytes[token] for token in drawn]
+        end = spelled.index(None) if None in spelled else len(spelled)
+        text = b"".join(data for data in spelled[:end] if data).decode("utf-8", "surrogateescape")
+        found = re.match(r"[^en\n\udc80-\udcff]+", text)
+        if found is None or re.search(rb"[en\n\x80-\xff]", spelled[0] or b""):
+            continue  # its first token is not allowed
+        assert bound["out"] == found[0]
+        assert bound.text().endswith(found[0] + " is. " + bound["more"])
+        logprobs = bound.get_meta_info("out")["output_token_logprobs"]
+        own = free.get_meta_info("out")["output_token_logprobs"]
+        assert logprobs == [
+            (pytest.approx(logprob, abs=1e-4), token, None)
+            for logprob, token, _ in own[: len(logprobs)]
+        ]
+        whole = tokenizer.decode(drawn[: len(logprobs)])
+        assert whole.startswith(found[0].encode())
+        ends.add((bound.get_meta_info("out")["finish_reason"]["type"], whole == found[0].encode()))
+    assert ends >= {("stop", True), ("stop", False)}

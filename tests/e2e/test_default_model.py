@@ -137,6 +137,24 @@ def test_a_typed_record_comes_back_from_a_real_model(runtime: Runtime) -> None:
 
 
 @sgl.function
+def fill_in(s: sgl.ProgramState, prompt: str, kind: dict[str, Any]) -> None:
+    s += prompt + sgl.gen("out", 32, temperature=0.0, **kind)
+
+
+def test_an_open_ended_output_ends_where_the_model_ends_it(runtime: Runtime) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "Q: How many days are in a week?\nA: There are ", "kind": {"dtype": int}},
+        {"prompt": "The Second World War ended in ", "kind": {"dtype": int}},
+        {"prompt": "The capital of France is the city of ", "kind": {"regex": "[A-Z][a-z]+"}},
+        {"prompt": "The opposite of hot is ", "kind": {"regex": "[a-z]+"}},
+    ]
+    states = fill_in.run_batch(rows, backend=runtime)
+    assert [state["out"] for state in states] == [7, 1945, "Paris", "cold"]
+    for state in states:
+        assert state.get_meta_info("out")["finish_reason"] == {"type": "stop", "matched": None}
+
+
+@sgl.function
 def chat(s: sgl.ProgramState, question: str) -> None:
     s += sgl.user(question)
     s += sgl.assistant(sgl.gen("answer", 16, temperature=0.0))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from pathlib import Path
 
 from grammars import Compiler, Matcher, Regex
 from runtime import Runtime
 from sgdsl import ProgramState, function, gen, select
+from tests.patience import await_that
 
 
 @function
@@ -43,3 +46,23 @@ def test_tokens_time_and_log_probabilities_come_from_the_engine(tiny_llama_path:
     assert good.probability is not None and good.probability >= 0.5
     assert good.cached_tokens is not None
     assert "forced" in str(state.explain()) or all(node.forced_tokens == 0 for node in codes)
+
+
+def test_what_was_written_by_a_cancel_is_told_without_a_stream(tiny_llama_path: Path) -> None:
+    states: list[ProgramState] = []
+
+    @function
+    def long(s: ProgramState) -> None:
+        states.append(s)
+        s += "Dear reader," + gen("a", 400, ignore_eos=True)
+
+    with Runtime(tiny_llama_path) as runtime:
+        thread = threading.Thread(target=partial(long.run, backend=runtime, temperature=0.0))
+        thread.start()
+        await_that(lambda: runtime.step_stats.num_steps > 20)
+        states[0].cancel()
+        thread.join()
+        await_that(lambda: states[0].explain().nodes[-1].text != "")
+        node = states[0].explain().nodes[-1]
+        assert node.status == "cancelled"
+        assert long.run(backend=runtime, temperature=0.0)["a"].startswith(node.text)

@@ -19,7 +19,7 @@ from runtime.batch import Batch
 from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest
 from runtime.tokenizer import Tokenizer
 from sgdsl import BackendError, BatchInterrupted, CancelledError, ProgramError, ProgramState
-from sgdsl.execution import Execution
+from sgdsl.execution import Execution, Terms
 from sgdsl.graph import DEFAULT_SAMPLING
 from sgdsl.run import Run
 from tests import reference
@@ -182,13 +182,8 @@ def test_rows_cancelled_at_any_state_leave_nothing_behind(
 
 def execution(program: reference.Program, service: HashService, seed: int) -> Execution:
     body = reference.perform.__wrapped__  # type: ignore[attr-defined]
-    return Execution(
-        lambda state: body(state, program),
-        body.__code__,
-        backend=service,
-        sampling=DEFAULT_SAMPLING,
-        seed=seed,
-    )
+    terms = Terms(service, DEFAULT_SAMPLING, body.__code__)
+    return Execution(lambda state: body(state, program), terms, seed=seed)
 
 
 def body_of(each: Execution) -> Callable[[], None]:

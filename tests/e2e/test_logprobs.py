@@ -108,6 +108,7 @@ ASKED: list[dict[str, Any]] = [
     {"max_tokens": 4, "top_logprobs_num": 2, "logprob_start_len": 7},
     {"max_tokens": 4, "logprob_start_len": 20, "top_logprobs_num": VOCAB_SIZE // 4},
     {"max_tokens": 4, "logprob_start_len": 1000},
+    {"max_tokens": 9, "top_logprobs_num": 2, "regex": "[a-z ]+"},
     {"max_tokens": 0, "return_logprob": True},
     {"max_tokens": 0, "top_logprobs_num": 4},
     {"max_tokens": 0, "top_logprobs_num": 4, "logprob_start_len": 9},

@@ -41,9 +41,10 @@ def one_by_one(service: HashService, batch: Batch) -> list[list[int]]:
     for grant in batch.sampled:
         generation = service.engine.programs._owners[grant.sequence.id].generation
         row = np.full(service.engine.programs._tokenizer.vocabulary.num_words, -1, dtype=np.int32)
-        if generation.matcher is not None:
-            generation.matcher.fork().fill_bitmask(row)
-        generation.narrow(row)
+        if generation.is_masked:
+            if generation.matcher is not None:
+                generation.matcher.fork().fill_bitmask(row)
+            generation.narrow(row)
         expected.append(row.tolist())
     return expected
 

@@ -110,11 +110,12 @@ bounds = st.one_of(
     st.lists(bounds, min_size=1, max_size=6),
     st.sampled_from(["integer", "number"]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_bounds_are_exact_at_any_size(
     limits: dict[str, Decimal], probes: list[Decimal], name: str
 ) -> None:
     schema = dump({"type": name, **limits}, "compact", ascii_only=False)
+    is_empty = False
     near = [bound + step for bound in limits.values() for step in (-1, 0, 1, Decimal("0.001"))]
     for probe in [*probes, *near]:
         text = dump(probe, "compact", ascii_only=False)
@@ -127,12 +128,12 @@ def test_bounds_are_exact_at_any_size(
         whole, _, part = text.partition(".")
         is_whole = part in ("", "0") and not (part and len(whole.lstrip("-")) > 15)
         try:
-            found = accepts(JsonSchema(schema), text)
-            if name == "number":
+            found = not is_empty and accepts(JsonSchema(schema), text)
+            if name == "number" and not is_empty:
                 padded = text + ("0" if part else ".00")
                 assert accepts(JsonSchema(schema), padded) == inside
-        except EmptyLanguageError:
-            found = False
+        except EmptyLanguageError:  # it is looked for why, which takes a while: once
+            found, is_empty = False, True
         assert found == (inside and (name == "number" or is_whole))
 
 

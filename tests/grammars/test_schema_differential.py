@@ -42,18 +42,19 @@ def compact(value: Any) -> str:
 
 def check_values(schema: Any, values: list[Any]) -> None:
     constraint = JsonSchema(schema, property_order="any")
+    is_empty = False
     for value in values:
         try:
-            found = accepts(constraint, compact(value))
-        except EmptyLanguageError:
-            found = False
+            found = not is_empty and accepts(constraint, compact(value))
+        except EmptyLanguageError:  # it is looked for why, which takes a while: once
+            found, is_empty = False, True
         except GrammarError:
             reject()
         assert found == is_valid(schema, compact(value)), value
 
 
 @given(schemas_and_values())
-@tries(300)
+@tries(200)
 def test_a_value_is_accepted_exactly_where_it_is_valid(case: tuple[Any, list[Any]]) -> None:
     check_values(*case)
 

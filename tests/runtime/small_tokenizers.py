@@ -88,7 +88,7 @@ def byte_level(*, normalizer: Any = None, added: list[AddedToken] | None = None)
         core.normalizer = normalizer
     core.add_special_tokens(["<s>", "</s>"])
     core.add_tokens(added or [])
-    return _wrapped(core)
+    return wrapped(core)
 
 
 def word_piece(*, normalizer: Any = None, cleanup: bool = False) -> Any:
@@ -100,9 +100,9 @@ def word_piece(*, normalizer: Any = None, cleanup: bool = False) -> Any:
     if normalizer is not None:
         core.normalizer = normalizer
     core.add_special_tokens(["</s>"])
-    return _wrapped(core)
+    return wrapped(core)
 
 
-def _wrapped(core: Core) -> Any:
+def wrapped(core: Core) -> Any:
     wrap: Any = PreTrainedTokenizerFast  # its signature is not typed
     return wrap(tokenizer_object=core, eos_token="</s>")

@@ -191,7 +191,7 @@ def test_programs_call_each_other(backend: MockBackend) -> None:
 
     @sgl.function
     def sync(s: ProgramState) -> None:
-        part(s, "q")
+        part(s, "q")  # type: ignore[call-overload]
 
     assert whole.run(backend=backend).ret_value == (2, "[11]", "<[2]>")
     with pytest.raises(sgl.UsageError, match="part of an async def body only"):

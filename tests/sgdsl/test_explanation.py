@@ -6,6 +6,7 @@ import random
 import tracemalloc
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -14,6 +15,7 @@ from sgdsl import STALL, Completion, MockBackend, ProgramState, function, gen, s
 from sgdsl.backends.script import Request
 from tests.sgdsl.backends import ShuffledBackend
 from tests.sgdsl.naive import TEMPLATE, Step, perform, programs, reply
+from tests.sgdsl.providers.fake import Chunks, Provider, chat_events, sse
 from tests.sgdsl.test_views import HTML_TAGS, Page
 
 
@@ -324,3 +326,42 @@ def test_what_a_cancelled_gen_had_written_is_told() -> None:
     backend.close()
     assert node.status == "cancelled"
     assert node.text.startswith(seen)
+
+
+def test_what_a_failed_gen_had_written_is_told() -> None:
+    events = b"".join(sse(*chat_events("It was ", "red")[:3], done=False))
+    broken = httpx2.Response(200, stream=Chunks([events, httpx2.ReadError("reset")]))
+
+    @function
+    def describe(s: ProgramState) -> None:
+        s += sgl.user("Which?") + sgl.assistant(gen("a"))
+
+    with sgl.OpenAI("m", "http://p.test", transport=Provider([broken])) as backend:
+        state = describe.run(backend=backend, stream=True)
+        error = state.error()
+    assert isinstance(error, sgl.ProgramError)
+    assert error.partial == "It was red"
+    node = state.explain().failed
+    assert node is not None and node.text == "It was red"
+    assert "failed: a 'It was red'" in str(state.explain())
+
+
+def test_what_a_fork_had_written_that_a_join_collects_is_told() -> None:
+    events = b"".join(sse(*chat_events("It was ", "red")[:3], done=False))
+
+    def reply(path: str, body: Any) -> Any:
+        bad = body["messages"][-1]["content"] == "1?"
+        fault: list[bytes | BaseException] = [events, httpx2.ReadError("reset")]
+        return httpx2.Response(200, stream=Chunks(fault)) if bad else sse(*chat_events("fine"))
+
+    @function
+    def both(s: ProgramState) -> None:
+        forks = s.fork(2)
+        forks += lambda i: sgl.user(f"{i}?") + sgl.assistant(gen("a"))
+        forks.join(on_error="collect")
+
+    with sgl.OpenAI("m", "http://p.test", transport=Provider(reply=reply)) as backend:
+        state = both.run(backend=backend, stream=True)
+        state.sync()
+    told = {node.status: node.text for node in state.explain().nodes if node.name == "a"}
+    assert told == {"ok": "fine", "failed": "It was red"}

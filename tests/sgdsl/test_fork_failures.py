@@ -359,7 +359,7 @@ def test_the_order_of_the_branches_does_not_matter(seed: int) -> None:
     class Shuffled(ShuffledBackend):
         def __init__(self) -> None:
             super().__init__(seed)
-            self._script._replies = fails_in(1)
+            self._script._for_all = fails_in(1)
 
     @sgl.function
     def program(s: ProgramState) -> Any:

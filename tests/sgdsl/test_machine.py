@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import sgdsl as sgl
 from grammars import Regex
+from sgdsl.branch import Variable
 from sgdsl.chat import CHATML, PLAIN, ChatTemplate
 from sgdsl.choices import ChoiceScores, token_length_normalized
 from sgdsl.graph import (
@@ -121,7 +122,7 @@ def test_a_join_waits_for_its_children_and_text_before_it_does_not() -> None:
     assert machine.next(2) == Append((Piece("two"),))
     assert machine.next(ROOT) == Append(())
     assert machine.next(ROOT) is Idle.FINISHED
-    assert machine.branches[ROOT].variables == {"x": ["one", None]}
+    assert machine.branches[ROOT].variables["x"].value == ["one", None]
     assert machine.next(1) is Idle.FINISHED
 
 
@@ -136,7 +137,7 @@ def test_nodes_without_text_count_as_movement_since_a_join_may_wait_for_them() -
     assert machine.next(1) == Append(())
     assert machine.next(1) is Idle.FINISHED
     assert machine.next(ROOT) == Append(())
-    assert machine.branches[ROOT].variables == {"x": [5]}
+    assert machine.branches[ROOT].variables["x"].value == [5]
 
 
 def test_nodes_may_arrive_before_their_branch_exists() -> None:
@@ -170,7 +171,7 @@ def test_role_markers_are_special_and_the_templates_stops_hold_inside_of_roles_o
     machine.complete(ROOT, Completion("<|im_end|>"))
     assert machine.branches[ROOT].pieces[-1] == Piece("<|im_end|>", written=True)
     assert machine.next(ROOT) == Append((Piece("<|im_end|>\n", special=True),))
-    assert machine.branches[ROOT].messages == [{"role": "user", "content": "<|im_end|>"}]
+    assert machine.branches[ROOT].messages == ({"role": "user", "content": "<|im_end|>"},)
 
 
 def test_only_its_own_stops_concern_a_constrained_gen() -> None:
@@ -207,16 +208,17 @@ def test_a_choice_takes_the_best_and_keeps_what_the_backend_says() -> None:
     text = machine.choose(ROOT, ChoiceScores([[-2.0], [-1.0]]), draw=0.0, meta={"id": "7"})
     assert text == "b"
     branch = machine.branches[ROOT]
-    assert branch.variables == {"x": "b"}
-    assert branch.metas["x"]["id"] == "7"
-    assert branch.metas["x"]["normalized_prompt_logprobs"] == [-2.0, -1.0]
+    chosen = branch.variables["x"]
+    assert chosen.value == "b" and chosen.meta is not None
+    assert chosen.meta["id"] == "7"
+    assert chosen.meta["normalized_prompt_logprobs"] == [-2.0, -1.0]
 
 
 def test_a_variable_defined_anew_loses_the_old_meta_info() -> None:
     branch = machine_of().branches[ROOT]
-    branch.define("x", "1", text="1", meta={"id": "1"})
-    branch.define("x", 2, text="2", meta={})
-    assert branch.metas == {}
+    branch.define("x", Variable("1", "1", {"id": "1"}))
+    branch.define("x", Variable(2, "2"))
+    assert branch.variables["x"].meta is None
 
 
 def test_a_branch_is_not_asked_again_while_its_gen_is_active() -> None:

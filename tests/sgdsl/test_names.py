@@ -15,7 +15,7 @@ function gen gen_int gen_string select image video system user assistant system_
 user_begin user_end assistant_begin assistant_end separate_reasoning set_default_backend flush_cache
 get_server_info Runtime RuntimeEndpoint Engine OpenAI Anthropic LiteLLM token_length_normalized
 greedy_token_selection unconditional_likelihood_normalized REGEX_INT REGEX_FLOAT REGEX_BOOL
-REGEX_STR ChatTemplate register_chat_template get_chat_template ProgramState
+REGEX_STR ChatTemplate register_chat_template get_chat_template ProgramState VertexAI ServerArgs
 """
 GEN = """
 name max_tokens min_tokens n stop stop_token_ids stop_regex temperature top_p top_k min_p
@@ -33,6 +33,13 @@ return_text_in_logprobs stream backend use_thread
 def test_every_name_is_there_and_public(name: str) -> None:
     assert name in sgl.__all__
     assert getattr(sgl, name) is not None
+
+
+def test_what_there_is_not_says_what_to_take_instead() -> None:
+    with pytest.raises(sgl.UsageError, match=r"take LiteLLM\('vertex_ai/gemini-2.0-flash'\)"):
+        sgl.VertexAI("gemini-2.0-flash")
+    with pytest.raises(sgl.UsageError, match="give them to Runtime"):
+        sgl.ServerArgs(model_path="m")
 
 
 def positional(call: Any) -> dict[str, Any]:

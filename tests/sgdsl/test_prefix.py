@@ -8,6 +8,7 @@ import pytest
 
 import sgdsl as sgl
 from sgdsl import AsyncProgramState, MockBackend, ProgramState, gen
+from sgdsl.chat import CHATML
 from sgdsl.prefix import literal_prefix, unknown
 from sgdsl.run import Run
 
@@ -110,3 +111,34 @@ def test_a_backend_that_fails_says_so() -> None:
 
     with pytest.raises(sgl.ProgramError, match="down"):
         program.cache(Caching(OSError("down")))
+
+
+@sgl.function
+def constant(s: ProgramState, q: str) -> None:
+    s += sgl.system("Be brief.") + sgl.user(q) + sgl.assistant(gen("a"))
+
+
+def test_every_backend_of_a_router_that_can_computes_it_in_its_own_template() -> None:
+    first, second, third = Caching(), Caching(), Caching()
+    second._template = CHATML
+    outer = sgl.Router([first, MockBackend(), sgl.Router([second, sgl.Provider(third)])])
+    with outer:
+        constant.cache(outer)
+    assert first.prompts == third.prompts == ["SYSTEM:Be brief.\nUSER:"]
+    assert second.prompts == ["<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"]
+
+
+def test_what_some_backends_of_a_router_fail_with_is_said_and_the_others_have_it() -> None:
+    well, broken = Caching(), Caching(OSError("down"))
+    both = sgl.Router([sgl.Provider(broken, name="here"), sgl.Provider(well, name="there")])
+    with both, pytest.raises(sgl.BackendError, match="cached on there, and failed on here:") as e:
+        constant.cache(both)
+    assert "down" in str(e.value)
+    assert len(well.prompts) == 1
+    with sgl.Router([broken]) as one, pytest.raises(sgl.ProgramError, match="down"):
+        constant.cache(one)
+
+
+def test_a_router_without_a_cache_is_left_alone() -> None:
+    with sgl.Router([MockBackend(lambda _: OSError("asked"))]) as router:
+        constant.cache(router)

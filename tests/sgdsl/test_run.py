@@ -119,6 +119,10 @@ def test_a_released_run_keeps_what_can_be_read() -> None:
     run.finish()
     run.release()
     branch = run.settle(ROOT)
-    assert (branch.text(), run.variable(ROOT, "x"), branch.metas["x"]) == ("ab", "b", {"id": "7"})
+    assert (branch.text(), run.variable(ROOT, "x"), branch.variables["x"].meta) == (
+        "ab",
+        "b",
+        {"id": "7"},
+    )
     assert run.value == 5
     assert run.next(ROOT) is Idle.FINISHED

@@ -11,7 +11,7 @@ from mypy import api
 ROOT = Path(__file__).parents[2]
 
 USERS_FILE = """
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from pydantic import BaseModel
 
@@ -39,20 +39,38 @@ def plain(s: sgl.ProgramState, q: str) -> int:
 
 @sgl.function()
 def with_arguments(s: sgl.ProgramState) -> None:
-    total: int = plain(s, "nested")
+    total = plain(s, "nested")
+    reveal_type(total)  # int
+    for fork in s.fork(2):
+        reveal_type(plain(fork, q="nested"))  # int
     s += str(total)
 
 
 @sgl.function
 async def awaited(s: sgl.AsyncProgramState, q: str) -> list[str]:
     s += q + sgl.gen("a")
+    reveal_type(plain(s, q))  # int
+    reveal_type(await awaited(s, q))  # list[str]
     reveal_type(await s.get("a", str))  # str
     reveal_type(await s.text())  # str
     reveal_type(await s.get("a"))  # Any
     return [await s.get("a", str)]
 
 
-def main(backend: sgl.Backend) -> None:
+@sgl.function
+def of_anything(s: sgl.ProgramState, value: object) -> str:
+    return str(value)
+
+
+def main(backend: sgl.Backend, rows_of: Iterable[str], maybe: str | None) -> None:
+    for given in (Person, Person(name="a", age=1), [1], {"a": 1}, rows_of, maybe, len, lambda: 1):
+        of_anything(given)
+    reveal_type(of_anything(Person))  # ProgramState[str]
+    reveal_type(of_anything([1]))  # ProgramState[str]
+    reveal_type(of_anything(rows_of))  # ProgramState[str]
+    reveal_type(of_anything(maybe))  # ProgramState[str]
+    reveal_type(of_anything(lambda: 1))  # ProgramState[str]
+    reveal_type(of_anything(value=1))  # ProgramState[str]
     reveal_type(plain)  # Program[int]
     reveal_type(with_arguments)  # Program[None]
     reveal_type(awaited)  # AsyncProgram[list[str]]
@@ -102,6 +120,13 @@ plain.run_batch([], timeout="1")
 plain.run_batch([], on_error="ignore")
 s = plain.run()
 s.fork(1).join(on_error="ignore")
+
+
+@sgl.function
+def nesting(s: sgl.ProgramState) -> None:
+    text: str = plain(s)
+    for piece in s:
+        pass
 """
 
 
@@ -121,7 +146,7 @@ def test_mypy_knows_what_programs_give(tmp_path: Path) -> None:
     assert [_short(note) for _, note in notes] == expected
     assert not re.findall(r"right\.py:\d+: error: .*", said)
     found = sorted({int(line) for line in re.findall(r"wrong\.py:(\d+): error", said)})
-    assert found == [7, 11, 12, 13, 15]
+    assert found == [7, 11, 12, 13, 15, 20, 21]
 
 
 def _short(revealed: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 import time
@@ -165,6 +166,30 @@ def test_random_contents_are_written_as_their_template_writes_them(
         return
     assert text == applied(backend, conversation)
     assert text == prompt_of(template, conversation)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("roles", [("user",), ("system", "user"), ("user", "assistant", "user")])
+def test_an_empty_message_is_written_as_the_template_does_or_refused(
+    backend: Any, family: str, roles: tuple[str, ...]
+) -> None:
+    template = read(backend, FAMILIES[family])
+    for at, nothing in itertools.product(range(len(roles)), ["", " \n"]):
+        conversation = [(role, nothing if i == at else "Hi") for i, role in enumerate(roles)]
+        messages = [{"role": role, "content": text} for role, text in conversation]
+        try:
+            text = template.get_prompt(messages, generate=True)
+        except UsageError as error:
+            with pytest.raises(UsageError, match=re.escape(str(error))):
+                prompt_of(template, conversation)
+        else:
+            assert text == prompt_of(template, conversation) == applied(backend, conversation)
+
+
+def test_what_a_template_takes_away_around_an_empty_message_is_refused(backend: Any) -> None:
+    template = read(backend, FAMILIES["llama-2"])
+    with pytest.raises(UsageError, match="changes what stands around an empty message of 'user'"):
+        prompt_of(template, [("system", "Be brief."), ("user", " ")])
 
 
 def test_a_refusal_says_what_the_template_says(backend: Any) -> None:

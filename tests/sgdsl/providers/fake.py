@@ -47,6 +47,7 @@ class Provider(httpx2.AsyncBaseTransport):
         self._delay_s = delay_s
         self.asked: list[tuple[str, Body]] = []
         self.headers: list[dict[str, str]] = []
+        self.urls: list[httpx2.URL] = []
         self.num_in_flight = self.most_in_flight = 0
 
     @property
@@ -57,6 +58,7 @@ class Provider(httpx2.AsyncBaseTransport):
         body = json.loads(await request.aread())
         self.asked.append((request.url.path, body))
         self.headers.append(dict(request.headers))
+        self.urls.append(request.url)
         self.num_in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.num_in_flight)
         try:

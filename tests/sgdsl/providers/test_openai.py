@@ -448,7 +448,7 @@ def test_a_stream_that_breaks_or_stops_early_fails_the_run(make: Make) -> None:
     events = sse(*chat_events("Ro", "me"))
     faults: list[tuple[list[bytes | BaseException], str]] = [
         ([*events[:2], httpx2.ReadError("reset by peer")], "ReadError: reset by peer"),
-        ([*events[:2]], "the stream stopped before its end"),
+        ([*events[:2]], "a stream that stopped before its end"),
         ([*events[:2], *sse({"error": {"message": "the GPU burnt"}})], "the GPU burnt"),
         ([*events[:2], b"data: {oops\n\n"], "answered what is no JSON"),
     ]

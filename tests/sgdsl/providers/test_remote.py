@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -58,6 +60,9 @@ NONSENSE = {
     "depth": b"[" * 100_000 + b"]" * 100_000,
     "an end without an answer": b'{"event": "ended", "run": RUN, "status": "ok"}',
     "no text": b"\xff\xfe",
+    "half of a character": b'{"event": "text", "run": RUN, "branch": 0, "text": "\xc3"}',
+    "no object": b"[]",
+    "a kind that is none": b'{"event": 7, "run": RUN}',
 }
 
 
@@ -85,3 +90,54 @@ def test_a_key_that_the_server_repeats_is_not_shown(data: str) -> None:
         assert isinstance(error, sgl.ProgramError)
         assert "***" in str(error)
         assert KEY not in f"{error} {error!r} {error.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx2.Response(200, json={}), "is no server of ours: model_path=None"),
+        (httpx2.Response(200, json={"model_path": "m"}), "is no server of ours"),
+        (httpx2.Response(200, text="<html>"), "answered what is no JSON: '<html>'"),
+        (httpx2.Response(200, headers={"content-encoding": "gzip"}), "in the encoding 'gzip'"),
+        (httpx2.Response(302, headers={"location": "http://evil.test"}), "answered 302"),
+        (
+            httpx2.Response(401, json={"error": {"message": f"no {KEY}"}}),
+            r"answered 401: no \*\*\*",
+        ),
+        (httpx2.ConnectError("refused"), "is `sgdsl serve` running there"),
+    ],
+)
+def test_what_is_no_server_of_ours_is_refused_and_leaves_no_thread(answer: Any, said: str) -> None:
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        assert request.url.host == "server.test"
+        return cast("httpx2.Response", answer)
+
+    before = threading.active_count()
+    with pytest.raises(sgl.ProviderError, match=said):
+        RuntimeEndpoint("http://server.test", KEY, transport=httpx2.MockTransport(handle))
+    assert threading.active_count() == before
+
+
+def test_when_its_thread_dies_its_runs_fail_and_say_so() -> None:
+    def fall() -> None:
+        raise SystemExit
+
+    silent = Server(b'{"event": "text", "run": RUN, "branch": 0, "text": "Be"}')
+    with RuntimeEndpoint("http://server.test", transport=silent) as remote:
+        state = ask.run(backend=remote, stream=True)
+        assert next(state.text_iter("answer")) == "Be"
+        assert remote._thread.call(fall)
+        assert "its thread has ended (SystemExit" in str(state.error())
+        with pytest.raises(sgl.BackendError, match="was closed"):
+            remote.server_info()
+
+
+def test_a_token_count_that_is_none_is_not_counted() -> None:
+    done = b'{"event": "completion", "run": RUN, "branch": 0, "text": "a", "meta": META}'
+    meta = b'{"prompt_tokens": "7", "completion_tokens": 2}'
+    server = Server(done.replace(b"META", meta))
+    with RuntimeEndpoint("http://server.test", transport=server) as remote:
+        assert ask.run(backend=remote, timeout_s=PATIENCE_S)["answer"] == "a"
+        assert remote.stats() == sgl.BackendStats(completion_tokens=2)

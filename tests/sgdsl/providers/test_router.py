@@ -221,6 +221,33 @@ def test_what_fails_for_a_while_is_tried_again_by_the_only_one() -> None:
     assert len(asked) == 5
 
 
+def test_a_router_that_cannot_decide_fails_the_runs_and_goes_on() -> None:
+    class Undecided(Breaker):
+        broken = True
+
+        def allows(self, now_s: float) -> bool:
+            if self.broken:
+                raise ArithmeticError("no clock")
+            return super().allows(now_s)
+
+    breaker = Undecided()
+    with router(Provider(MockBackend(default="x"), breaker=breaker)) as alone:
+        assert "no clock" in str(two.run("q", backend=alone, timeout_s=PATIENCE_S).error())
+        breaker.broken = False
+        assert two.run("q", backend=alone)["a"] == "x"
+
+
+def test_who_asks_for_absurd_patience_is_asked_again_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sgdsl.backends.router.MAX_RETRY_AFTER_S", 0.001)
+    busy = sgl.ProviderError("in 1e300 s", status=429, retryable=True, retry_after_s=1e300)
+    backend, asked = counting(lambda request, count: busy if count < 3 else "yes")
+    with router(backend) as alone:
+        assert two.run("q", backend=alone, timeout_s=PATIENCE_S)["a"] == "yes"
+    assert len(asked) == 5
+
+
 def test_an_answer_in_time_is_asked_for_and_else_another_provider() -> None:
     stalls = MockBackend({"a": sgl.STALL})
     remote, _ = named("remote")
