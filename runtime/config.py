@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from runtime.policies import POLICIES
 from sgdsl.chat import ChatTemplate
 from sgdsl.chat_families import get_chat_template
 from sgdsl.errors import UsageError
@@ -26,7 +27,7 @@ class RuntimeConfig:
     that it pays to submit at once. context_len: tokens of a prompt and its output together; None:
     what the model was made for. chat_template: one to use instead of the model's own, or the name
     of one. share_outputs: greedy generations that are equal are computed once, and remembered until
-    `flush_cache`.
+    `flush_cache`. policy: in which order waiting sequences are admitted, one of `POLICIES`.
     """
 
     page_size: int = 16
@@ -38,6 +39,7 @@ class RuntimeConfig:
     context_len: int | None = None
     chat_template: ChatTemplate | str | None = None
     share_outputs: bool = True
+    policy: str = "lpm"
 
     def __post_init__(self) -> None:
         for name in ("page_size", "max_running", "token_budget"):
@@ -55,6 +57,8 @@ class RuntimeConfig:
                 f"chat_template={self.chat_template!r}: it must be a ChatTemplate, the name of "
                 "one, or None"
             )
+        if self.policy not in list(POLICIES):
+            raise UsageError(f"policy={self.policy!r}: it must be one of {', '.join(POLICIES)}")
         if self.token_budget < self.max_running:
             raise UsageError(
                 f"token_budget={self.token_budget} is less than max_running={self.max_running}: "

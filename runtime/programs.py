@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from grammars import Constraint, Grammar, fill_bitmasks
 from runtime.batch import Batch, Grant
 from runtime.errors import ContextLengthError
+from runtime.foresight import Ahead, foresee
 from runtime.generation import Generation
 from runtime.grammar_store import GrammarStore, Prepared
 from runtime.line import Line
@@ -215,7 +216,7 @@ class Programs:
             return
         self._leave(line)
         line.begin(line.prompt, sampling, now=line.begun_at)
-        self._compute(line.prompt.sequence, line)
+        self._compute(line, [line.prompt.sequence])
 
     @staticmethod
     def _prompt_logprobs(line: Line, sampling: Sampling) -> PromptLogprobs | None:
@@ -244,6 +245,8 @@ class Programs:
             sampling, self._tokenizer, limit=limit, matcher=matcher, prefix=prefix
         )
         line.begin(generation, sampling, now=line.begun_at)
+        line.limit = limit + taken
+        line.sequence.ahead = self._ahead(line)
         if limit == 0:
             generation.end_unwritten()
             self._end_generation(line)
@@ -261,7 +264,16 @@ class Programs:
 
     def _draw(self, line: Line) -> None:
         line.sequence.want_sample()
-        self._compute(line.sequence, line)
+        self._compute(line, [line.sequence])
+
+    def _ahead(self, line: Line) -> Ahead:
+        """What the line may write before it parks."""
+        nodes = line.run.nodes_ahead(line.branch_id)
+        literals, budget = foresee(nodes, line.run.defaults, until_parked=True)
+        num_known = len(line.sequence.tokens)
+        literals = min(literals, self._max_tokens - num_known)
+        end = num_known + literals + line.limit + budget
+        return Ahead(min(end, self._max_tokens), literals)
 
     def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
         room = self._max_tokens - num_prompt_tokens
@@ -286,13 +298,21 @@ class Programs:
         )
         self._limit(1, scoring.num_tokens - 1)
         line.begin(scoring, Sampling(), now=self._clock())
-        for sequence in scoring.sequences:
-            self._compute(sequence, line)
+        self._compute(line, scoring.sequences)
 
-    def _compute(self, sequence: Sequence, line: Line) -> None:
-        if sequence.id not in self._owners:
+    def _compute(self, line: Line, sequences: List[Sequence]) -> None:
+        new = [sequence for sequence in sequences if sequence.id not in self._owners]
+        work = self._work(line.run) if new and self._scheduler.policy.by_work else 0
+        for sequence in new:
             self._owners[sequence.id] = line
+            sequence.group = line.run.id
+            sequence.work = work + len(sequence.tokens)
             self._scheduler.add(sequence)
+
+    def _work(self, run: Run) -> int:
+        """Tokens that the run may still write or draw, as far as its graph is known."""
+        drawing = sum(line.num_undrawn for line in self._lines[run.id].values())
+        return drawing + sum(foresee(run.nodes_ahead(), run.defaults))
 
     # A step of the engine.
 
@@ -389,6 +409,8 @@ class Programs:
         }
         if generation.matcher is not None:
             meta["forced_tokens"] = generation.num_forced
+        if line.sequence.id in self._owners:  # it was computed, not shared
+            self._scheduler.usage.saw(len(generation.tokens), line.limit)
         line.end_generation(ending)
         completion = Completion(ending.text, meta=meta, truncated=ending.truncated)
         self._guard(line, partial(line.run.complete, line.branch_id, completion))

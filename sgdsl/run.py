@@ -269,6 +269,14 @@ class Run(Awaited):
         with self._lock:
             return self._machine.finished
 
+    def nodes_ahead(self, branch_id: int | None = None) -> list[Node]:
+        """What is still to be carried out, as far as it is known: on this branch, or on all."""
+        with self._lock:
+            if branch_id is None:
+                return self._machine.waiting()
+            branch = self._branch(branch_id)
+            return [] if branch is None else list(branch.queue)
+
     def pending_constraints(self) -> list[Constraint]:
         """What to compile before the nodes that wait are reached."""
         with self._lock:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import Batch
+from runtime.foresight import Ahead, Usage
 from runtime.sampling.request import Sampled, SampleRequest, SampleRow, Top
 from sgdsl.seeds import mix
 
@@ -49,6 +50,13 @@ def draw(logits: NDArray[np.float64], row: SampleRow) -> int:
     cumulative = weights.cumsum()
     place = int(np.searchsorted(cumulative, row.draw * cumulative[-1], side="right"))
     return min(place, int(np.flatnonzero(weights)[-1]))
+
+
+class Hope(Usage):
+    """Lets everyone in as if nobody needed a page more, so that pages run out."""
+
+    def expected(self, ahead: Ahead, num_known: int) -> tuple[int, int]:
+        return -num_known, 0
 
 
 class HashExecutor:
