@@ -305,7 +305,7 @@ class Programs:
         work = self._work(line.run) if new and self._scheduler.policy.by_work else 0
         for sequence in new:
             self._owners[sequence.id] = line
-            sequence.group = line.run.id
+            sequence.group, sequence.priority = line.run.id, line.run.priority
             sequence.work = work + len(sequence.tokens)
             self._scheduler.add(sequence)
 
