@@ -30,10 +30,11 @@ def assemble(
 ) -> Engine:
     """`context_len` in tokens; `num_pages` is what the executor has."""
     cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
+    sizes = config.sizes(num_pages * config.page_size)
     scheduler = Scheduler(
         cache,
-        token_budget=config.token_budget,
-        max_running=config.max_running,
+        token_budget=sizes.token_budget,
+        max_running=sizes.max_running,
         policy=POLICIES[config.policy],
     )
     programs = Programs(
@@ -43,5 +44,7 @@ def assemble(
         max_tokens=min(context_len, num_pages * config.page_size),
         clock=perf_counter,
         share_outputs=config.share_outputs,
+        max_waiting=config.max_waiting,
+        max_waiting_tokens=config.max_waiting_tokens,
     )
     return Engine(scheduler, programs, executor)

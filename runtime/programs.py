@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from grammars import Constraint, Grammar, fill_bitmasks
 from runtime.batch import Batch, Grant
-from runtime.errors import ContextLengthError
+from runtime.errors import ContextLengthError, OverloadedError
 from runtime.foresight import Ahead, foresee
 from runtime.generation import Generation
 from runtime.grammar_store import GrammarStore, Prepared
@@ -61,11 +61,15 @@ class Programs:
         max_tokens: int,
         clock: Callable[[], float],
         share_outputs: bool = True,
+        max_waiting: int | None = None,
+        max_waiting_tokens: int | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._tokenizer = tokenizer
         self._grammars = grammars
         self._max_tokens = max_tokens  # of a sequence: by the context and by the pool
+        self._max_waiting = max_waiting
+        self._max_waiting_tokens = max_waiting_tokens
         self._clock = clock
         self._lines: dict[int, dict[int, Line]] = {}  # by run id, by branch id
         self._runs: dict[int, Run] = {}
@@ -81,11 +85,34 @@ class Programs:
     # Runs come, change and go.
 
     def start(self, run: Run, prepared: Prepared) -> None:
-        """Take a run on; drive it as far as it goes without the model."""
+        """Take a run on; drive it as far as it goes without the model. One too many fails: what is
+        under way goes on, whatever it has to wait for.
+        """
+        if (overload := self._overload()) is not None:
+            run.fail(overload)
+            return
         self._runs[run.id] = run
         self._prepared[run.id] = {}
         self._lines[run.id] = {ROOT: Line(ROOT, run)}
         self.wake(run, prepared)
+
+    def _overload(self) -> OverloadedError | None:
+        scheduler = self._scheduler
+        for name, limit, waiting, unit in (
+            ("max_waiting", self._max_waiting, scheduler.num_waiting, "sequences"),
+            (
+                "max_waiting_tokens",
+                self._max_waiting_tokens,
+                scheduler.num_waiting_tokens,
+                "tokens",
+            ),
+        ):
+            if limit is not None and waiting >= limit:
+                return OverloadedError(
+                    f"{waiting} {unit} wait already, and {name}={limit}; submit this run later, "
+                    "fewer at once, or raise the limit"
+                )
+        return None
 
     def wake(self, run: Run, prepared: Prepared) -> None:
         """The run has new nodes, or was closed or cancelled. `prepared`: their constraints."""

@@ -43,6 +43,7 @@ class SchedulerCounts:
     cached_tokens: int = 0  # those of them that the cache held
     computed_tokens: int = 0
     preemptions: int = 0
+    num_shrinks: int = 0  # steps that the memory did not suffice for
     lost_tokens: int = 0  # computed ones that preemptions gave up; the cache may still hold some
 
 
@@ -121,6 +122,19 @@ class Scheduler:
             sequence.computed = grant.end
             self.counts.computed_tokens += grant.num_tokens
             self._share_full_pages(sequence)
+
+    def shrink(self, num_tokens: int) -> bool:
+        """The memory did not suffice for a step of `num_tokens`: from now on they are half as
+        large. False if that is not possible.
+        """
+        if num_tokens <= 1:
+            return False
+        self.counts.num_shrinks += 1
+        self._token_budget = num_tokens // 2
+        self._max_running = min(self._max_running, self._token_budget)
+        while len(self._running) > self._max_running:
+            self._preempt(self._running[-1])
+        return True
 
     def _grant_running(self, grants: list[Grant]) -> int:
         """One token for every decode first, then the wider gaps in order; returns what is left."""

@@ -48,7 +48,7 @@ class HashService(Service):
             self.engine,
             grammars,
             chat_template=tokenizer.chat_template,
-            max_in_flight=config.in_flight,
+            max_in_flight=config.sizes(num_pages * config.page_size).max_in_flight,
         )
 
     def check_idle(self) -> None:
