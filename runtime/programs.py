@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars import Constraint, Grammar, fill_bitmasks
+from grammars import CompileBudgetError, Constraint, Grammar, fill_bitmasks
 from runtime.batch import Batch, Grant
 from runtime.errors import ContextLengthError, OverloadedError
 from runtime.foresight import Ahead, foresee
@@ -492,4 +492,5 @@ def _tell_partial(line: Line) -> None:
     so that only the run is told, not those who watch one that stands for another.
     """
     if isinstance(line.activity, Generation):
-        Run.stream(line.run, line.branch_id, line.activity.text)
+        with suppress(CompileBudgetError):  # a stop pattern that costs too much hides what is shown
+            Run.stream(line.run, line.branch_id, line.activity.text)
