@@ -249,7 +249,10 @@ class Scheduler:
 
     def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
         """Pages for `num_tokens` more computed tokens, all or none."""
-        needed = -(-(sequence.computed + num_tokens) // self.cache.page_size) - len(sequence.pages)
+        end, size = sequence.computed + num_tokens, self.cache.page_size
+        if end <= len(sequence.pages) * size:
+            return True
+        needed = -(-end // size) - len(sequence.pages)
         if needed > self.cache.num_available:
             return False
         for _ in range(needed):
