@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -55,6 +56,38 @@ def nodes(expr: Expr) -> list[Node]:
 def only(expr: Expr) -> Any:
     (node,) = nodes(expr)
     return node
+
+
+class Alike(type):
+    """All classes of this metaclass are equal, and none can be hashed."""
+
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+
+class Hashed(Alike):
+    def __hash__(cls) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("meta", [Alike, Hashed])
+def test_classes_that_are_equal_but_not_the_same_are_types_of_their_own(meta: type) -> None:
+    made = [
+        dataclass(meta("Point", (), {"__annotations__": {name: int}}))  # type: ignore[call-overload]
+        for name in ("x", "y")
+    ]
+    gens = [only(sgl.gen("point", type=each)) for each in made]
+    assert [
+        next(iter(vars(gen.constraint.parse(text))))
+        for gen, text in zip(gens, ['{"x":1}', '{"y":1}'], strict=True)
+    ] == ["x", "y"]
+
+
+def test_a_document_is_not_kept_by_the_line_that_quotes_from_it() -> None:
+    """A gen with short arguments is made once; what is kept of a batch must not be its documents."""
+    document = "x" * 2000
+    assert sgl.gen("short", 5) is sgl.gen("short", 5)
+    assert sgl.gen("q", substring_of=document) is not sgl.gen("q", substring_of=document)
 
 
 def test_gen_takes_its_arguments_in_sglangs_order() -> None:
