@@ -174,20 +174,23 @@ class Algebra:
             return tail
         if tail is self.epsilon:
             return head
+        key = (Concat, head, tail)
+        known = self._known.get(key)
+        if known is not None:
+            return known
         after, rest = (tail.head, tail.tail) if isinstance(tail, Concat) else (tail, self.epsilon)
         joined = self._join(head, after)
         if joined is not None:
             return self._prepend(joined, rest)
-        key = (Concat, head, tail)
-        return self._known.get(key) or self._keep(key, Concat(head, tail))
+        return self._keep(key, Concat(head, tail))
 
     def _join(self, left: Expr, right: Expr) -> Expr | None:
         """One expression for two neighbours, where there is a simpler one."""
-        first, second = _bytes_of(left), _bytes_of(right)
-        if first and second:
-            return self._chunk(first + second) if len(first + second) <= LITERAL_CHUNK else None
         if not isinstance(left, Repeat) and not isinstance(right, Repeat):
-            return None
+            first = _bytes_of(left)
+            second = _bytes_of(right) if first else b""
+            is_short = second and len(first + second) <= LITERAL_CHUNK
+            return self._chunk(first + second) if is_short else None
         body, low, high = _counted(left)
         other, more, most = _counted(right)
         if body is not other:

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from grammars.algebra import Algebra
 from grammars.char_walks import BORDER, BROKEN, CharWalk
+from grammars.common_sets import mask_of, set_within, steps_of
 from grammars.completion import Completions
+from grammars.cost_bounds import CostBounds
 from grammars.derive import arms
 from grammars.expr import Arms, Concat, Expr, Repeat
 from grammars.noting import ROUNDS, has_ref, has_room
@@ -63,6 +65,27 @@ class CharLoop:
     high: int | None
     tail: Expr
     leaving: Arms
+
+    @property
+    def is_even(self) -> bool:
+        """Whether no count matters: at any border the state is the same."""
+        return self.low == 0 and self.high is None
+
+    @property
+    def room(self) -> NDArray[np.bool_]:
+        """For which codes the run is long enough. # [number of codes]"""
+        number = (len(self.x.parts) + 1) * self.stride
+        if self.high is None:
+            return np.ones(number, dtype=bool)
+        part, count = np.divmod(np.arange(number), self.stride)
+        found: NDArray[np.bool_] = count + (part > 0) <= self.high
+        return found
+
+    def bound(self, bounds: CostBounds) -> int:
+        """The cost of finishing anywhere inside is at most this."""
+        begun = max(map(bounds.bound, self.x.parts), default=0)
+        rounds = self.low * bounds.bound(self.x.body) if self.low else 0
+        return min(begun + rounds + bounds.bound(self.tail), UNREACHABLE)
 
     def has_room(self, code: int) -> bool:
         """Whether the run is long enough for a code."""
@@ -119,14 +142,21 @@ class CharLoops:
         """Keep no expression."""
         self._bodies.clear()
 
-    def walk(self, loop: CharLoop, trie: Trie) -> CharWalk:
-        """The walks of a trie for the run's x: those of any x with the same steps."""
-        key = loop.x.steps.tobytes(), trie
+    @property
+    def is_half_full(self) -> bool:
+        """Whether the walks that are kept take half of what they may."""
+        return 2 * self._num_bytes > MAX_KEPT_BYTES
+
+    def walk(self, steps: NDArray[np.uint8], trie: Trie) -> CharWalk:
+        """The walks of a trie for any x with these steps."""
+        key = steps.tobytes(), trie
         found = self._walks.get(key)
         if found is not None:
             self._walks.move_to_end(key)
             return found
-        found = self._walks[key] = CharWalk(loop.x.steps, trie)
+        inside = set_within(mask_of(steps[BORDER] == BORDER))
+        base = self._walks.get((steps_of(inside).tobytes(), trie))
+        found = self._walks[key] = CharWalk(steps, trie, base)
         self._num_bytes += found.num_bytes
         while self._num_bytes > MAX_KEPT_BYTES and len(self._walks) > 1:
             self._num_bytes -= self._walks.popitem(last=False)[1].num_bytes

@@ -30,6 +30,9 @@ BROKEN, BORDER = 0, 1
 MAX_KEPT_BELOW = 128
 """Walks below places that are no borders of the walk from the root: of a few hundred nodes."""
 
+MOST = 8
+"""What lies below some nodes is most of all when so many times what is left out is not more."""
+
 
 class Below(NamedTuple):
     """What lies below some nodes of a trie, each at a border: in the run, and next to it.
@@ -51,7 +54,8 @@ class CharWalk:
     beginnings of one from 2 on. # uint8 [num parts + 1, 256]
     """
 
-    def __init__(self, steps: NDArray[np.uint8], trie: Trie) -> None:
+    def __init__(self, steps: NDArray[np.uint8], trie: Trie, base: CharWalk | None = None) -> None:
+        """`base`: that of a set of bytes each of which is a string of x, if there is one."""
         self._steps = steps
         self._trie = trie
         self.stride = trie.longest + 1
@@ -60,7 +64,7 @@ class CharWalk:
         self._part[0] = BORDER
         small = np.uint8 if trie.longest < 1 << 8 else np.int32
         self._count: Ids = np.zeros(trie.num_nodes, dtype=small)
-        exits = self._from_root()
+        exits = self._from_root() if base is None else self._from_base(base)
         ends = trie.node_in_order
         part = self._part[ends]
         codes = (part.astype(np.int32) - 1) * self.stride + self._count[ends]
@@ -97,6 +101,25 @@ class CharWalk:
             first, last = (low + int(alive[0]), low + int(alive[-1]) + 1) if len(alive) else (0, 0)
         return np.concatenate(exits)
 
+    def _from_base(self, base: CharWalk) -> Ids:
+        """The same, but only behind what lies next to the run of `base`."""
+        trie = self._trie
+        self._part[:], self._count[:] = base._part, base._count
+        nodes, count = base._exits, base._exit_counts
+        part = np.full(len(nodes), BORDER, dtype=np.uint8)
+        exits = []
+        while len(nodes):
+            after = self._steps[part, trie.edge_byte[nodes]]
+            exits.append(nodes[(after == BROKEN) & (part == BORDER)])
+            alive = after.nonzero()[0]
+            nodes, part = nodes[alive], after[alive]
+            count = count[alive] + (part == BORDER)
+            self._part[nodes], self._count[nodes] = part, count
+            number = trie.num_children[nodes]
+            nodes = ranges(trie.first_child[nodes], trie.first_child[nodes] + number)
+            part, count = part.repeat(number), count.repeat(number)
+        return np.concatenate(exits)
+
     @cached_property
     def whole(self) -> Below:
         """What lies below the root."""
@@ -112,14 +135,56 @@ class CharWalk:
         return ids.astype(np.uint16 if ids.max(initial=0) < 1 << 16 else np.uint32)
 
     @cached_property
-    def whole_codes(self) -> list[int]:
-        """The codes that occur in `whole`."""
-        return self.present(self.whole.codes)
+    def _whole_numbers(self) -> NDArray[np.intp]:
+        """How many tokens of `whole` have each code. # [num_codes]"""
+        return np.bincount(self.whole.codes, minlength=self.num_codes)
+
+    def codes_but(self, missing: Ids) -> list[int]:
+        """The codes that occur in `whole` without these of its places (see `missing_below`)."""
+        left = self._whole_numbers - np.bincount(
+            self.whole.codes[missing], minlength=self.num_codes
+        )
+        found: list[int] = left.nonzero()[0].tolist()
+        return found
 
     def present(self, codes: Int32) -> list[int]:
         """Those that occur, each once, ascending."""
         found: list[int] = np.bincount(codes, minlength=self.num_codes).nonzero()[0].tolist()
         return found
+
+    @cached_property
+    def _inside_before(self) -> Int32:
+        """For each place in the trie's order, how many tokens of `whole` come before it."""
+        before = np.zeros(len(self._codes) + 1, dtype=np.int32)
+        np.cumsum(self._codes >= 0, out=before[1:])
+        return before
+
+    def missing_below(self, nodes: Ids) -> Ids | None:
+        """The places in `whole` of what is not below these nodes (none below another), where
+        they are borders of the walk from the root and most of it is; None elsewhere.
+        """
+        if len(nodes) == 1 and not nodes[0]:
+            return np.zeros(0, dtype=np.intp)
+        if (self._part[nodes] != BORDER).any():
+            return None
+        trie = self._trie
+        first = np.sort(trie.first_below[nodes] + trie.num_at[nodes])
+        last = np.sort(trie.last_below[nodes])
+        before, end = self._inside_before, len(self._codes)
+        gaps = before[np.append(0, last)], before[np.append(first, end)]
+        if MOST * int((gaps[1] - gaps[0]).sum()) > len(self.whole.tokens):
+            return None
+        return ranges(*gaps)
+
+    def exits_below(self, nodes: Ids) -> tuple[Ids, Int32]:
+        """The exits below borders of the walk from the root, with counts from 0 at each."""
+        trie = self._trie
+        first, last = trie.first_below[nodes] + trie.num_at[nodes], trie.last_below[nodes]
+        first = np.searchsorted(self._exit_places, first)
+        last = np.searchsorted(self._exit_places, last)
+        outside = ranges(first, last)
+        offset = self._count[nodes].astype(np.int32)
+        return self._exits[outside], self._exit_counts[outside] - offset.repeat(last - first)
 
     def below(self, nodes: Ids) -> Below:
         """What lies below nodes that are not below each other, with counts from 0 at each."""
@@ -151,11 +216,7 @@ class CharWalk:
         codes = self._codes[places]
         inside = (codes >= 0).nonzero()[0]
         codes = codes - offset.repeat(last - first)
-        first = np.searchsorted(self._exit_places, first)
-        last = np.searchsorted(self._exit_places, last)
-        outside = ranges(first, last)
-        counts = self._exit_counts[outside] - offset.repeat(last - first)
-        return Below(trie.in_order[places[inside]], codes[inside], self._exits[outside], counts)
+        return Below(trie.in_order[places[inside]], codes[inside], *self.exits_below(nodes))
 
     def _walked(self, nodes: Ids) -> Below:
         """Below other nodes: level by level."""

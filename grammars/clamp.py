@@ -27,7 +27,7 @@ def clamp(algebra: Algebra, node: Expr, longest: int) -> Expr:
     result = _clamp_one(algebra, rest, longest)
     for cell in reversed(spine):
         result = algebra.concat(_clamp_one(algebra, cell.head, longest), result)
-        cell.clamped[longest] = result
+        cell.clamped = {**cell.clamped, longest: result}
     return result
 
 
@@ -36,7 +36,8 @@ def _clamp_one(algebra: Algebra, node: Expr, longest: int) -> Expr:
         return node
     found = node.clamped.get(longest)
     if found is None:
-        found = node.clamped[longest] = _clamped(algebra, node, longest)
+        found = _clamped(algebra, node, longest)
+        node.clamped = {**node.clamped, longest: found}
     return found
 
 

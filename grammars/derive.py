@@ -134,6 +134,10 @@ def _concat(algebra: Algebra, node: Concat) -> Arms:
 
     A loop and not a recursion: a chain of a thousand optional parts must not be a thousand deep.
     """
+    if not node.head.nullable:  # what is disjoint stays so
+        tail = node.tail
+        begun = [(mask, algebra.concat(left, tail)) for mask, left in arms(algebra, node.head)]
+        return _join(algebra, begun)
     found: list[tuple[int, Expr]] = []
     rest: Expr = node
     while isinstance(rest, Concat) and (rest.arms is None or rest is node):

@@ -6,7 +6,7 @@ compared by identity. It must not know of patterns, schemas, tokens or derivativ
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 ALL_BYTES = (1 << 256) - 1
@@ -42,11 +42,15 @@ class Expr:
         self.counts = counts
         self.serial = -1
         self.arms: Arms | None = None
-        self.clamped: dict[int, Expr] = {}
+        self.clamped: Mapping[int, Expr] = NOT_CLAMPED
         self.loose: Expr | None = None
         self.notes = False
         self.is_open = False
         self.pending = False
+
+
+NOT_CLAMPED: Mapping[int, Expr] = {}
+"""That of all that were never clamped: a dict for each of them would keep the collector busy."""
 
 
 class Empty(Expr):

@@ -13,6 +13,7 @@ from threading import RLock
 from grammars.algebra import Algebra
 from grammars.budget import Limits, too_deep_is_over_budget
 from grammars.completion import Completions
+from grammars.cost_bounds import CostBounds
 from grammars.derive import walk
 from grammars.expr import Expr
 from grammars.forced import exceeding, forced_run
@@ -38,6 +39,7 @@ class Language:
         self._algebra = algebra
         self._masks = masks
         self._completions = Completions(algebra, masks.vocabulary)
+        self._bounds = CostBounds(self._completions)
         self._forced: dict[Expr, bytes] = {}
         self._lock = RLock()
 
@@ -139,10 +141,28 @@ class Language:
         Raises CompileBudgetError when deriving it costs more than one step may.
         """
         found = self._masks.known(node)
-        if found is None:
+        if found is None or found.is_bounded:
             with self._step():
                 found = self._masks.mask(node, self._completions)
         return found
+
+    def has_mask(self, node: Expr) -> bool:
+        """Whether a mask of the state is known."""
+        return self._masks.known(node) is not None
+
+    def whole_mask(self, node: Expr, cost: int) -> Mask | None:
+        """The mask of a state, where finishing costs at most `cost` after any of its tokens. Raises
+        as `mask` does.
+        """
+        found = self._masks.known(node) or self._bounded(node)
+        excess = self.excess(node)
+        if found.is_bounded and found.dearest + excess > cost:
+            found = self.mask(node)
+        return found if found.dearest + excess <= cost else None
+
+    def _bounded(self, node: Expr) -> Mask:
+        with self._step():
+            return self._masks.bounded(node, self._completions, self._bounds)
 
     def within(self, node: Expr, token_ids: Sequence[int], cost: int) -> list[int]:
         """Those of these tokens after which finishing costs at most `cost`, each looked at by
@@ -166,7 +186,9 @@ class Language:
 
     def is_final(self, node: Expr) -> bool:
         """Whether nothing can follow a text that ends here."""
-        return node is self._algebra.epsilon or self.mask(node).dearest < 0
+        if node is self._algebra.epsilon:
+            return True
+        return (self._masks.known(node) or self._bounded(node)).dearest < 0
 
     def contains(self, data: bytes) -> bool:
         """Whether `data` is a text of it; a step for every so many bytes, as in decoding."""

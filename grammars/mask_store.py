@@ -18,9 +18,18 @@ from grammars.algebra import Algebra
 from grammars.charset import ANY, json_text
 from grammars.clamp import clamp
 from grammars.completion import Completions
+from grammars.cost_bounds import CostBounds
 from grammars.derive import walk
 from grammars.expr import NEAR, Expr
-from grammars.masks import BYTES_PER_MASK, BandMask, Mask, MaskPart, compute_band, compute_parts
+from grammars.masks import (
+    BYTES_PER_MASK,
+    BandMask,
+    Mask,
+    MaskPart,
+    compute_band,
+    compute_bounded,
+    compute_parts,
+)
 from grammars.noting import loosened
 from grammars.prelude import prelude
 from grammars.relax import relax
@@ -37,6 +46,9 @@ MAX_KEPT_STATES = 16_384
 MAX_HELD_BYTES = 64 << 20
 """What the grammars of those states may take together: they are not given up before the states."""
 
+LOOK_EVERY = 16
+"""Walks between two looks at that: it is a sum over all of these grammars."""
+
 
 class Sized(Protocol):
     """Something that knows how many bytes it keeps."""
@@ -44,6 +56,9 @@ class Sized(Protocol):
     @property
     def num_bytes(self) -> int: ...
 
+
+EXACT = "exact"
+"""In the keys of masks with costs, where one without is kept as well."""
 
 BYTES_PER_ENTRY = 200
 """What an entry of the cache takes beside the mask."""
@@ -93,6 +108,7 @@ class MaskStore:
         self._states = StateTable()
         self._walks = TrieWalks(self._states)
         self._lock = Lock()
+        self._num_walks = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -104,9 +120,10 @@ class MaskStore:
         completions = Completions(algebra, self.vocabulary)
         for begun in (quote, algebra.epsilon):
             self.mask(algebra.sequence([begun, inside, quote]), completions)
+        self._walks.begin([self.vocabulary.trie, *self.vocabulary.bands])
 
     def known(self, node: Expr) -> Mask | None:
-        """The mask of a state, if it is known already."""
+        """What `bounded` gives, if it is known already."""
         loose = node.loose if node.notes else node
         if loose is None:
             return None
@@ -128,17 +145,42 @@ class MaskStore:
             self._cache.put(key, found)
         return found
 
+    def bounded(self, node: Expr, completions: Completions, bounds: CostBounds) -> Mask:
+        """The mask, maybe with a bound instead of costs (`Mask.is_bounded`): known sooner."""
+        if node.notes:
+            return self.mask(node, completions)
+        node = clamp(completions.algebra, node, self.vocabulary.longest)
+        found = self._cache.get(node.serial)
+        if isinstance(found, Mask):
+            return found
+        if _counts_apart(completions.algebra, node):
+            return self.mask(node, completions)
+        with self._deriving(completions):
+            part = compute_bounded(
+                node, self.vocabulary.trie, states=self._states, walks=self._walks, bounds=bounds
+            )
+        if part is None:
+            return self.mask(node, completions)
+        made = Mask([part], self.vocabulary, is_complete=node.nullable, table=self._rows)
+        part.row = made.row
+        self._cache.put(node.serial, made)
+        return made
+
     def _shared_mask(self, node: Expr, completions: Completions) -> Mask:
         """What all states allow that differ in what was written alone."""
         algebra = completions.algebra
         node = clamp(algebra, loosened(algebra, node), self.vocabulary.longest)
-        found = self._cache.get(node.serial)
+        key: Hashable = node.serial
+        found = self._cache.get(key)
+        if isinstance(found, Mask) and found.is_bounded:
+            key = node.serial, EXACT
+            found = self._cache.get(key)
         if isinstance(found, Mask):
             return found
         with self._deriving(completions):
             bands = self._bands(node, algebra)
         made = Mask(bands, self.vocabulary, is_complete=node.nullable, table=self._rows)
-        self._cache.put(node.serial, made)
+        self._cache.put(key, made)
         return made
 
     def _checked(self, shared: Mask, node: Expr, completions: Completions) -> Mask:
@@ -200,8 +242,10 @@ class MaskStore:
         """The table of states, for the expressions that `completions` know."""
         with self._lock:
             states = self._states
-            held = states.held_bytes(beside=completions)
-            if states.num_known > MAX_KEPT_STATES or held > MAX_HELD_BYTES:
+            self._num_walks += 1
+            is_due = self._num_walks % LOOK_EVERY == 0
+            is_heavy = is_due and states.held_bytes(beside=completions) > MAX_HELD_BYTES
+            if states.num_known > MAX_KEPT_STATES or is_heavy:
                 states.clear()
                 self._walks.forget_ids()
             self._states.derive_with(completions)

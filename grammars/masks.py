@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grammars.completion import Completions
+from grammars.cost_bounds import CostBounds
 from grammars.expr import Expr
 from grammars.row_table import RowTable
 from grammars.spelling import UNREACHABLE
-from grammars.states import StateTable
+from grammars.states import StateTable, present
 from grammars.trie import Int32, Trie
-from grammars.trie_walk import Reached, Run, TrieWalks
+from grammars.trie_walk import Reached, Run, TrieWalks, WideRun
 from grammars.vocabulary import BITS_PER_WORD, Vocabulary
 
 UNSURE = UNREACHABLE + 1
@@ -78,43 +79,64 @@ def _compact(numbers: NDArray[np.integer], highest: int) -> NDArray[np.integer]:
 
 
 class RunMask:
-    """The tokens that stay inside of a run, where the whole vocabulary is tried: as a `BandMask`,
-    but all runs of one x have the same lists.
+    """The tokens that stay inside of a wide run: as a `BandMask`, but all runs of one x have the
+    same lists.
     """
 
-    __slots__ = ("_costs", "_walk", "dearest", "row")
+    __slots__ = ("_costs", "_missing", "_walk", "dearest", "row")
 
     unsure: tuple[int, ...] = ()
     crossing: tuple[int, ...] = ()
 
-    def __init__(self, run: Run, completions: Completions) -> None:
-        loop, walk = run.loop, run.walk
-        self._walk = walk
-        self._costs = loop.costs(completions, walk.whole_codes)
+    def __init__(self, run: WideRun, completions: Completions) -> None:
+        self._walk, self._missing = run.walk, run.missing
+        self._costs = run.loop.costs(completions, run.walk.codes_but(run.missing))
         possible = self._costs < UNREACHABLE
         self.dearest = int(self._costs.max(initial=-1, where=possible))
-        self.row = self._row(possible, completions.vocabulary)
-
-    def _row(self, possible: NDArray[np.bool_], vocabulary: Vocabulary) -> Int32:
-        """The row of the codes that are possible: one of a few."""
-        key = possible.tobytes()
-        found = self._walk.rows.get(key)
-        if found is None:
-            found = vocabulary.pack(self._walk.whole_ids[possible[self._walk.whole.codes]])
-            self._walk.rows[key] = found
-        return found
+        self.row = run_row(run, possible, completions.vocabulary)
 
     @property
     def num_bytes(self) -> int:
         """What it keeps in memory that others do not, about."""
-        return BYTES_PER_MASK + self._costs.nbytes
+        own_row = self.row.nbytes if len(self._missing) else 0
+        return BYTES_PER_MASK + self._costs.nbytes + self._missing.nbytes + own_row
 
     def affordable(self, cost: int) -> NDArray[np.integer]:
         """The ids of the tokens after which finishing costs at most `cost`."""
-        return self._walk.whole_ids[(self._costs <= cost)[self._walk.whole.codes]]
+        fits = (self._costs <= cost)[self._walk.whole.codes]
+        fits[self._missing] = False
+        return self._walk.whole_ids[fits]
 
 
-MaskPart = BandMask | RunMask
+def run_row(run: WideRun, possible: NDArray[np.bool_], vocabulary: Vocabulary) -> Int32:
+    """The row of the codes that are possible, one of a few, without what is missing."""
+    walk, key = run.walk, possible.tobytes()
+    found = walk.rows.get(key)
+    if found is None:
+        found = walk.rows[key] = vocabulary.pack(walk.whole_ids[possible[walk.whole.codes]])
+    if len(run.missing):
+        found = found & ~vocabulary.pack(walk.whole_ids[run.missing])
+    return found
+
+
+class BoundedPart:
+    """Allowed tokens, after each of which finishing costs at most `dearest`; that is all."""
+
+    __slots__ = ("dearest", "row")
+
+    unsure: tuple[int, ...] = ()
+    crossing: tuple[int, ...] = ()
+
+    def __init__(self, row: Int32, dearest: int) -> None:
+        self.row = row
+        self.dearest = dearest
+
+    def affordable(self, cost: int) -> NDArray[np.integer]:
+        """Not known: whoever asks needs the mask with its costs."""
+        raise AssertionError(f"a bounded mask does not know what costs at most {cost}")
+
+
+MaskPart = BandMask | RunMask | BoundedPart
 
 MAX_KEPT_IDS = 1_024
 """Allowed tokens that are kept as a list beside their bits: 4 KiB. More are no sparse set."""
@@ -124,8 +146,9 @@ class Mask:
     """All tokens that are allowed in a state: those of its bands, and the stop tokens where the
     state is complete.
 
-    `row` is row `row_id` of `table.rows` for as long as the mask lives (`row_id` is None when the
-    table was full, and the row its own). # row: int32 [num_words]
+    Where it `is_bounded`, `dearest` is but a bound of the highest cost, and no cost is known. `row`
+    is row `row_id` of `table.rows` for as long as the mask lives (`row_id` is None when the table
+    was full, and the row its own). # row: int32 [num_words]
     """
 
     __slots__ = (
@@ -134,6 +157,7 @@ class Mask:
         "bands",
         "crossing",
         "dearest",
+        "is_bounded",
         "num_allowed",
         "row",
         "row_id",
@@ -152,6 +176,7 @@ class Mask:
         self.bands = bands
         self._vocabulary = vocabulary
         self.dearest = max(band.dearest for band in bands)
+        self.is_bounded = any(isinstance(band, BoundedPart) for band in bands)
         self.unsure = tuple(chain.from_iterable(band.unsure for band in bands))
         self.crossing = tuple(chain.from_iterable(band.crossing for band in bands))
         self.table = table
@@ -161,7 +186,9 @@ class Mask:
             if self.row_id is None
             else table.rows[self.row_id]
         )
-        np.bitwise_or.reduce([band.row for band in bands], out=self.row)
+        self.row[:] = bands[0].row
+        for band in bands[1:]:
+            self.row |= band.row
         if is_complete:
             self.row |= vocabulary.stop_row
         self.row.flags.writeable = False
@@ -205,28 +232,61 @@ class Mask:
 
 def compute_band(node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks) -> BandMask:
     """The allowed tokens of one band, from one walk of its trie."""
-    return _listed(node, walks.after_tokens(node, trie), trie, states)
+    reached = walks.after_tokens(node, trie)
+    return _listed(node, reached, reached.all_runs(), trie=trie, states=states)
 
 
 def compute_parts(
     node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks
 ) -> list[MaskPart]:
-    """The same as parts: where the state is a run, what stays inside of it is one of them."""
+    """The same as parts: each run that is wide is one of them, and all else."""
     reached = walks.after_tokens(node, trie)
-    if not reached.whole:
-        return [_listed(node, reached, trie, states)]
-    run = RunMask(reached.runs[0], states.completions)
-    others = reached._replace(runs=reached.runs[1:])
-    return [run, _listed(node, others, trie, states)]
+    runs, wide = list(reached.runs), list[MaskPart]()
+    for run in reached.wide_runs:
+        if run.loop.tail.pending and not node.pending:
+            runs.append(run.listed())
+        else:
+            wide.append(RunMask(run, states.completions))
+    return [*wide, _listed(node, reached, runs, trie=trie, states=states)]
 
 
-def _listed(node: Expr, reached: Reached, trie: Trie, states: StateTable) -> BandMask:
-    """All that is reached from `node`, with the cost of finishing after each token."""
+def compute_bounded(
+    node: Expr, trie: Trie, *, states: StateTable, walks: TrieWalks, bounds: CostBounds
+) -> BoundedPart | None:
+    """The same without the costs, but for a bound. None where only they tell what is allowed, or
+    only what was written does.
+    """
+    reached = walks.after_tokens(node, trie)
+    state_ids = present(reached.states)
+    if not states.unsure.isdisjoint(state_ids):
+        return None
+    found = [bounds.bound(states.node(state_id)) for state_id in state_ids]
+    tokens = [reached.tokens]
+    for loop, _, inside, codes in reached.runs:
+        kept = inside[loop.room[codes]]
+        tokens.append(kept)
+        found += [loop.bound(bounds)] if len(kept) else []
+    vocabulary = states.completions.vocabulary
+    row = vocabulary.pack(trie.token_ids[np.concatenate(tokens)])
+    for run in reached.wide_runs:
+        part = run_row(run, run.loop.room, vocabulary)
+        row |= part
+        found += [run.loop.bound(bounds)] if part.any() else []
+    dearest = max(found, default=-1)
+    return BoundedPart(row, dearest) if dearest < UNREACHABLE else None
+
+
+def _listed(
+    node: Expr, reached: Reached, runs: Sequence[Run], *, trie: Trie, states: StateTable
+) -> BandMask:
+    """What is reached from `node`, also inside of `runs`, with the cost of finishing after each
+    token.
+    """
     completions = states.completions
     cost_of = np.zeros(len(states), dtype=np.int32)
     is_crossing = np.zeros(len(states), dtype=bool)
     stretch = 0
-    for state_id in np.bincount(reached.states, minlength=1).nonzero()[0].tolist():
+    for state_id in present(reached.states):
         if state_id in states.unsure:
             cost_of[state_id] = UNSURE
             continue
@@ -236,7 +296,7 @@ def _listed(node: Expr, reached: Reached, trie: Trie, states: StateTable) -> Ban
         stretch = max(stretch, completions.stretch(following))
     tokens, costs = [reached.tokens], [cost_of[reached.states]]
     crossing = [is_crossing[reached.states]]
-    for loop, walk, inside, codes in reached.runs:
+    for loop, walk, inside, codes in runs:
         tokens.append(inside)
         costs.append(loop.costs(completions, walk.present(codes))[codes])
         crossing.append(np.full(len(inside), loop.tail.pending and not node.pending))

@@ -112,6 +112,11 @@ class Matcher:
         place = self._place
         return place.stopped or (self._stops_first and place.node.nullable)
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether the mask of the state is at hand, so that it need not be derived."""
+        return self._language.has_mask(self._place.node)
+
     def whole_mask(self) -> Mask | None:
         """The mask of all tokens that are allowed next; None when the budget forbids some of those
         that the language allows, or all that is left is to stop.
@@ -119,10 +124,7 @@ class Matcher:
         place = self._place
         if self._is_over:
             return None
-        mask = self._language.mask(place.node)
-        if mask.dearest + self._language.excess(place.node) < place.remaining:
-            return mask
-        return None
+        return self._language.whole_mask(place.node, place.remaining - 1)
 
     def fill_bitmask(self, row: Int32) -> None:
         """Sets bit i of `row` for exactly the tokens i that are allowed next. # int32

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import deque
 from threading import Lock
 
-import numpy as np
-
+from grammars.pages import int32_zeros
 from grammars.trie import Int32
 
 ALL_ROW = 0
@@ -25,7 +24,7 @@ class RowTable:
     """
 
     def __init__(self, num_words: int, *, max_rows: int) -> None:
-        self.rows: Int32 = np.empty((max_rows + 1, num_words), dtype=np.int32)
+        self.rows: Int32 = int32_zeros(max_rows + 1, num_words)
         self.rows[ALL_ROW] = -1
         self._num_used = 1
         self._free: deque[int] = deque()

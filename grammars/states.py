@@ -19,6 +19,7 @@ from grammars.completion import Completions
 from grammars.derive import arms
 from grammars.expr import Expr
 from grammars.noting import is_decided_by_notes
+from grammars.pages import int32_zeros
 
 DEAD = 0
 
@@ -39,7 +40,7 @@ class StateTable:
 
     def clear(self) -> None:
         """Forgets every state."""
-        self.table: NDArray[np.int32] = np.zeros((FIRST_CAPACITY, 256), dtype=np.int32)
+        self.table: NDArray[np.int32] = int32_zeros(FIRST_CAPACITY, 256)
         self.filled: NDArray[np.bool_] = np.zeros(FIRST_CAPACITY, dtype=bool)
         self.filled[DEAD] = True
         self.nodes: list[Expr | None] = [None]
@@ -103,10 +104,8 @@ class StateTable:
     def fill_missing(self, state_ids: NDArray[np.int32]) -> None:
         """Makes the rows of these states valid."""
         self._reserve()
-        missing = state_ids[~self.filled[state_ids]]
-        if len(missing):
-            for state_id in np.bincount(missing).nonzero()[0].tolist():
-                self._fill(state_id)
+        for state_id in present(state_ids[~self.filled[state_ids]]):
+            self._fill(state_id)
 
     def _fill(self, state_id: int) -> None:
         algebra = self.completions.algebra
@@ -124,6 +123,18 @@ class StateTable:
             more = max(len(self.nodes), 2 * capacity) - capacity
             self.table = np.vstack([self.table, np.zeros((more, 256), dtype=np.int32)])
             self.filled = np.concatenate([self.filled, np.zeros(more, dtype=bool)])
+
+
+FEW = 1_024
+"""So many ids are sorted by themselves, and not into all that there are."""
+
+
+def present(state_ids: NDArray[np.int32]) -> list[int]:
+    """Those that occur, each once, ascending."""
+    if len(state_ids) <= FEW:
+        return sorted(set(state_ids.tolist()))
+    found: list[int] = np.bincount(state_ids).nonzero()[0].tolist()
+    return found
 
 
 @lru_cache(maxsize=4096)

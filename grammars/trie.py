@@ -105,6 +105,15 @@ class Trie:
             first[level] = first[above] + self.num_at[above] + before - before[eldest]
         return first, first + size
 
+    @cached_property
+    def num_below(self) -> Int32:
+        """The number of tokens that end at each node or below. # [num_nodes]"""
+        return (self.last_below - self.first_below).astype(np.int32)
+
+    def with_many_below(self, number: int) -> frozenset[int]:
+        """The nodes below which so many tokens end, those that end there included."""
+        return frozenset((self.num_below >= number).nonzero()[0].tolist())
+
     @property
     def first_below(self) -> NDArray[np.intp]:
         """Where in `in_order` the tokens begin that end at each node or below. # [num_nodes]"""

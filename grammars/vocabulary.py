@@ -83,6 +83,18 @@ class Vocabulary:
                 found.append(length)
         return found
 
+    def num_longest(self, data: bytes) -> int:
+        """The tokens of `data` when the longest is taken at each place, which is a bound of the
+        fewest. The vocabulary is complete.
+        """
+        number = at = 0
+        while at < len(data):
+            found = self.beginnings(data[at:])
+            assert found, "each byte of a complete vocabulary has a token"
+            at += found[-1]
+            number += 1
+        return number
+
     @cached_property
     def child(self) -> dict[int, int]:
         """(node of the trie * 256 + byte) -> child, for walks in Python."""

@@ -53,6 +53,7 @@ class Terms:
     sampling: Sampling
     code: CodeType
     num_api_spec_tokens: int | None = None
+    priority: int = 0
 
 
 class Execution:
@@ -74,13 +75,14 @@ class Execution:
         self._code = terms.code
         self.due_s: float | None = None
         """When a limit ends the run, in seconds of `time.monotonic()`."""
-        self._caller = Caller(backend, sampling, seed)
+        self._caller = Caller(backend, sampling, seed, terms.priority)
         self.run = Run(
             template=backend.chat_template,
             defaults=sampling,
             seed=seed,
             streaming=streaming,
             num_api_spec_tokens=terms.num_api_spec_tokens,
+            priority=terms.priority,
             keeps_nodes=getattr(backend, "passes_nodes_on", False),
         )
         self._recorder = Recorder(self.run, backend)

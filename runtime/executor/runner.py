@@ -6,6 +6,9 @@ the rows that draw or score a token.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,6 +24,19 @@ SCORED_AT_ONCE = 256
 """Rows whose logits are in memory together: of 50,000 tokens they take 50 MB."""
 
 
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """What torch raises when there is no memory, as Python does."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(str(error)) from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # of the CPU's allocator
+            raise
+        raise MemoryError(str(error)) from error
+
+
 class ModelRunner:
     """An `Executor` over a real model."""
 
@@ -29,6 +45,7 @@ class ModelRunner:
         self._pool = pool
 
     @torch.inference_mode()
+    @memory_errors()
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states of the rows whose logits are needed: those that draw, then those scored."""
         plan = plan_attention(batch, self._pool)
@@ -41,6 +58,7 @@ class ModelRunner:
         return hidden[torch.from_numpy(needed)]
 
     @torch.inference_mode()
+    @memory_errors()
     def sample(self, hidden: Tensor, batch: Batch, request: SampleRequest) -> Sampled:
         num_drawn = len(batch.sample_at)
         if len(hidden) == 0:

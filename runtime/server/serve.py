@@ -9,11 +9,16 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import sys
 
+from runtime.policies import POLICIES
 from sgdsl.errors import UsageError
 
 DEFAULT_PORT = 30_000
 KEY_VARIABLE = "SGDSL_API_KEY"
+
+MAX_WAITING, MAX_WAITING_TOKENS = 10_000, 10_000_000
+"""Of a server: as tokens and as text, the latter take about half a gigabyte."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"listen on other addresses than the loopback without a key in {KEY_VARIABLE}",
     )
+    parser.add_argument(
+        "--policy",
+        default="lpm",
+        choices=sorted(POLICIES),
+        help="in which order those that wait are computed",
+    )
+    parser.add_argument(
+        "--max-waiting",
+        type=int,
+        default=MAX_WAITING,
+        metavar="N",
+        help=f"refuse runs while so many sequences wait; {MAX_WAITING:,}",
+    )
+    parser.add_argument(
+        "--max-waiting-tokens",
+        type=int,
+        default=MAX_WAITING_TOKENS,
+        metavar="N",
+        help=f"refuse runs while so many tokens wait; {MAX_WAITING_TOKENS:,}",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,7 +69,9 @@ def run(options: argparse.Namespace) -> int:
     from runtime.local import Runtime
     from runtime.server.programs import make_app
 
-    with Runtime(options.model) as runtime:
+    limits = {name: getattr(options, name) for name in ("max_waiting", "max_waiting_tokens")}
+    with Runtime(options.model, policy=options.policy, **limits) as runtime:
+        sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)
         config = uvicorn.Config(app, host=options.host, port=options.port, log_level="info")
         server = uvicorn.Server(config)

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from grammars import Compiler, Constraint, JsonSchema, Matcher, Regex, Vocabulary
+from grammars import Compiler, Constraint, JsonSchema, Matcher, Regex, Vocabulary, char_walks
 from grammars.char_walks import BORDER, BROKEN, CharWalk
 from grammars.derive import walk as derive
 from tests.grammars.vocabularies import allowed_tokens, small_vocabulary
@@ -78,6 +78,20 @@ def test_a_run_from_any_node_is_known_without_walking() -> None:
         assert dict(zip(found.exits.tolist(), found.counts.tolist(), strict=True)) == outside
 
 
+@pytest.mark.parametrize("letters", [b"ab", b"abcdefghijklmnopqrstuvwxyz ", b""])
+def test_a_walk_is_the_same_when_it_begins_with_that_of_some_bytes(letters: bytes) -> None:
+    trie = VOCABULARY.trie
+    some = np.zeros((2, 256), dtype=np.uint8)
+    some[1, [*letters]] = BORDER
+    whole = CharWalk(STEPS, trie)
+    made = CharWalk(STEPS, trie, CharWalk(some, trie))
+    for node in [0, *np.flatnonzero(trie.num_children).tolist()]:
+        for left, right in zip(
+            made.below(np.array([node])), whole.below(np.array([node])), strict=True
+        ):
+            assert (left == right).all()
+
+
 def test_a_run_from_many_nodes_is_that_from_each() -> None:
     trie, walk = VOCABULARY.trie, CharWalk(STEPS, VOCABULARY.trie)
     nodes = trie.levels[0]
@@ -91,6 +105,35 @@ def test_a_run_from_many_nodes_is_that_from_each() -> None:
         outside |= others
     assert dict(zip(found.tokens.tolist(), found.codes.tolist(), strict=True)) == inside
     assert dict(zip(found.exits.tolist(), found.counts.tolist(), strict=True)) == outside
+
+
+def test_what_nearly_all_tokens_stay_inside_of_is_told_by_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(char_walks, "MOST", 1)
+    trie = VOCABULARY.trie
+    steps = np.zeros((2, 256), dtype=np.uint8)
+    steps[1] = BORDER
+    steps[1, ord("}")] = BROKEN
+    walk = CharWalk(steps, trie)
+    nodes = trie.levels[0]
+    borders = np.arange(nodes.start, nodes.stop)
+    borders = borders[(trie.num_children[nodes] > 0) & (trie.edge_byte[nodes] != ord("}"))]
+    seen = []
+    for left_out in range(len(borders)):
+        some = np.delete(borders, left_out)
+        missing = walk.missing_below(some)
+        if missing is None:
+            continue
+        kept = np.delete(walk.whole.tokens, missing)
+        below = walk.below(some)
+        assert sorted(kept.tolist()) == sorted(below.tokens.tolist())
+        exits, counts = walk.exits_below(some)
+        assert (exits == below.exits).all() and (counts == below.counts).all()
+        codes = np.bincount(np.delete(walk.whole.codes, missing)).nonzero()[0]
+        assert walk.codes_but(missing) == codes.tolist()
+        seen.append(left_out)
+    assert seen
 
 
 def string(**keywords: object) -> JsonSchema:
