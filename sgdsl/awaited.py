@@ -117,9 +117,11 @@ class Awaited:
             self._tell()
 
     def _tell(self) -> None:
-        """Something has changed. Under the lock."""
-        if self._changed is not None:
-            self._changed.notify_all()
+        """Something has changed. Under the lock; who sees the outcome may release the run before
+        this has ended.
+        """
+        if (changed := self._changed) is not None:
+            changed.notify_all()
         if self._waiting:
             waiting, self._waiting = self._waiting, ()
             for waiter in waiting:

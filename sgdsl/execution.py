@@ -31,7 +31,7 @@ from sgdsl.run import Run
 from sgdsl.source import body_source, head_source
 from sgdsl.state import ProgramState
 from sgdsl.threads import Job, bodies
-from sgdsl.timer import deadlines, errands
+from sgdsl.timer import Alarm, deadlines, errands
 from sgdsl.waiting import blocking, blocking_hook
 
 UNWIND_S = 0.1
@@ -163,13 +163,14 @@ class Execution:
 class Aside:
     """A body on a thread of its own. One that does not end when its run does is left behind."""
 
-    __slots__ = ("_bell", "_execution", "_job", "_over", "_raised")
+    __slots__ = ("_alarm", "_bell", "_execution", "_job", "_over", "_raised")
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._over = threading.Event()
         self._raised: BaseException | None = None
         self._bell: Bell | None = None
+        self._alarm: Alarm | None = None
         context = copy_context()
         context.run(blocking_hook.set, nullcontext)
         self._job: Job = bodies.start(partial(context.run, self._body))
@@ -220,10 +221,17 @@ class Aside:
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits; it is the outcome
             self._raised = error
         self._over.set()
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._execution.run.notify()
         if self._bell is not None:
             self._bell.ring()
 
     def _leave(self, run: Run) -> None:
-        if run.ended_by_program and not self._over.is_set():
-            deadlines.after(UNWIND_S, self._job.leave)
+        if self._over.is_set():
+            return
+        due_s = time.monotonic() if run.ended_by_program else self._execution.due_s
+        if due_s is not None:
+            self._alarm = deadlines.at(due_s + UNWIND_S, self._job.leave)
+            if self._over.is_set():
+                self._alarm.cancel()
