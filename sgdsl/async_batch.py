@@ -137,6 +137,8 @@ class AsyncBatch(Generic[Row]):
             except StopIteration:
                 self._exhausted = True
                 return
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:  # noqa: BLE001 - raised after the rows before it
                 self._exhausted = True
                 self._input_error = error

@@ -111,6 +111,11 @@ class Awaited:
 
         return forget
 
+    def look(self, at: Callable[[], object]) -> None:
+        """Call `at` while nothing changes."""
+        with self._lock:
+            at()
+
     def notify(self) -> None:
         """Have everyone who waits look again; of a run that was released, nobody does."""
         with self._lock:

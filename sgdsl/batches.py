@@ -165,8 +165,8 @@ class Plan:
         """The rows with their indices, in the order in which they start."""
         if self._lazy or not isinstance(self.rows, Sequence):
             return enumerate(self.rows)
-        rows = self.rows
-        return ((index, rows[index]) for index in row_order(rows, self._parameters))
+        order = row_order(self.rows, self._parameters)
+        return zip(order, map(self.rows.__getitem__, order), strict=True)  # Ctrl-C ends no such
 
     def _progress(self) -> Progress:
         total = len(self.rows) if isinstance(self.rows, Sequence) else None

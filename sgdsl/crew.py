@@ -53,7 +53,7 @@ class Crew(Generic[Row]):
         self._limits = limits
         self._on_error = on_error
         self._input = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a batch may be dropped, and so stopped, by a thread in it
         self._room = threading.Condition(self._lock)  # workers wait here
         self._news = threading.Condition(self._lock)  # the caller waits here
         self._awaited: Callable[[], bool] = self._all_done

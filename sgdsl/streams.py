@@ -60,7 +60,7 @@ class Stream:
     def take(self) -> str:
         """What has arrived since the last time."""
         if self._run.outcome is not None:  # the wait may have ended without a look
-            self.arrived()
+            self._run.look(self.arrived)
             self.done = True
         chunk, self.chunk = self.chunk, ""
         return chunk
