@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime.attention.torch import plan_attention
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
-from runtime.model.general import GeneralModel
+from runtime.model.base import Model
 from runtime.sampling.request import Sampled, SampleRequest, Top
 from runtime.sampling.sampler import sample, score, tops
 
@@ -40,7 +40,7 @@ def memory_errors() -> Iterator[None]:
 class ModelRunner:
     """An `Executor` over a real model."""
 
-    def __init__(self, model: GeneralModel, pool: KVPool) -> None:
+    def __init__(self, model: Model, pool: KVPool) -> None:
         self._model = model
         self._pool = pool
 
@@ -48,7 +48,7 @@ class ModelRunner:
     @memory_errors()
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states of the rows whose logits are needed: those that draw, then those scored."""
-        plan = plan_attention(batch, self._pool)
+        plan = plan_attention(batch, self._pool, num_heads=self._model.shape.num_heads)
         hidden = self._model.hidden(
             torch.from_numpy(batch.token_ids.astype(np.int64)),
             torch.from_numpy(batch.positions.astype(np.int64)),

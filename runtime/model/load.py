@@ -25,7 +25,9 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from runtime.model.base import Model
 from runtime.model.chat_template import chat_template_of
+from runtime.model.decoder import LeanModel, is_lean
 from runtime.model.general import ATTENTION, GeneralModel
 from runtime.models.errors import BrokenModelError
 from runtime.tokenizer import Tokenizer
@@ -35,8 +37,9 @@ _NAMES_SHOWN = 3
 _REASON_CHARACTERS = 200
 
 
-def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralModel:
-    """The folder's causal language model, over our attention.
+def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, decoder: str = "auto") -> Model:
+    """The folder's causal language model, over our attention: the lean decoder where it computes
+    the same, and transformers' own code otherwise, or where `decoder` is "general".
 
     Raises BrokenModelError when transformers cannot load it, or had to make weights up, and
     UnsupportedModelError when it asks for an attention that is not ours.
@@ -53,7 +56,10 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralMo
         )
         model, report = loaded  # its signature does not tell of the pair
         _refuse_misfits(folder, report)
-    network = GeneralModel(model.requires_grad_(False))
+    model.requires_grad_(False)
+    if decoder == "auto" and is_lean(model):
+        return LeanModel(model, dtype=dtype)
+    network = GeneralModel(model)
     network.probe()
     return network
 
