@@ -16,9 +16,10 @@ from torch import Tensor
 from runtime.attention.torch import plan_attention
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
+from runtime.executor.head import draw_tokens
 from runtime.model.base import Model
 from runtime.sampling.request import Sampled, SampleRequest, Top
-from runtime.sampling.sampler import sample, score, tops
+from runtime.sampling.sampler import score, tops
 
 SCORED_AT_ONCE = 256
 """Rows whose logits are in memory together: of 50,000 tokens they take 50 MB."""
@@ -63,9 +64,7 @@ class ModelRunner:
         num_drawn = len(batch.sample_at)
         if len(hidden) == 0:
             return Sampled((), (), ())
-        logits = self._model.logits(hidden[:num_drawn])
-        tokens, logprobs = sample(logits, request)
-        found = tops(logits, [row.num_top for row in request.rows])
+        drawn = draw_tokens(self._model, hidden[:num_drawn], request)
         scores: list[float] = []
         score_tops: list[Top] = []
         for begin in range(num_drawn, len(hidden), SCORED_AT_ONCE):
@@ -73,4 +72,4 @@ class ModelRunner:
             here = slice(begin - num_drawn, begin - num_drawn + SCORED_AT_ONCE)
             scores += score(logits, batch.score_targets[here])
             score_tops += tops(logits, request.score_tops[here])
-        return Sampled(tokens, logprobs, scores, found, score_tops)
+        return Sampled(drawn.tokens, drawn.logprobs, scores, drawn.tops, score_tops)

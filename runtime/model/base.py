@@ -34,8 +34,10 @@ class Model(Protocol):
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [num_rows, hidden_size]; returns float32 [num_rows, vocab_size]."""
+    def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.
+        Returns float32 [num_rows, num_tokens].
+        """
 
 
 def shape_of(model: Any) -> ModelShape:

@@ -90,9 +90,12 @@ class LeanModel:
             layer.down.add_to(x, functional.silu(gate).mul_(up))
         return self._normed(x) * self._norm
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [num_rows, hidden_size]; returns float32 [num_rows, vocab_size]."""
-        return functional.linear(hidden, self._head).float()
+    def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.
+        Returns float32 [num_rows, num_tokens].
+        """
+        head = self._head if tokens is None else self._head[tokens]
+        return functional.linear(hidden, head).float()
 
     def _attend(
         self, index: int, layer: Layer, x: Tensor, rotation: Tensor, plan: AttentionPlan

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AttentionInterface
 
 from runtime.attention.torch import AttentionPlan, plan_attention
@@ -103,7 +104,14 @@ class GeneralModel:
         hidden: Tensor = out.last_hidden_state[0]
         return hidden
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [num_rows, hidden_size]; returns float32 [num_rows, vocab_size]."""
-        logits: Tensor = self._head(hidden)
-        return logits.float()
+    def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.
+        Returns float32 [num_rows, num_tokens].
+        """
+        head: Any = self._head
+        if tokens is None or type(head) is not nn.Linear:
+            logits: Tensor = head(hidden).float()
+            return logits if tokens is None else logits[:, tokens]
+        bias: Tensor | None = head.bias
+        chosen = None if bias is None else bias[tokens]
+        return functional.linear(hidden, head.weight[tokens], chosen).float()
