@@ -44,6 +44,7 @@ class Sizes:
 
 
 DECODERS = ("auto", "general")
+DTYPES = ("auto", "float32", "bfloat16", "int8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +58,8 @@ class RuntimeConfig:
     equal are computed once, and remembered until `flush_cache`. policy: in which order waiting
     sequences are admitted, one of `POLICIES`. max_waiting, max_waiting_tokens: sequences that wait,
     and their tokens; a run that is submitted when there are so many already is refused. None: there
-    is no limit. decoder: "auto" for the lean decoder where it knows
-    the family, "general" for transformers' own code.
+    is no limit. dtype: of the weights; "auto" is float32. decoder: "auto" for the lean decoder where
+    it knows the family, "general" for transformers' own code.
     """
 
     page_size: int = 16
@@ -73,6 +74,7 @@ class RuntimeConfig:
     policy: str = "lpm"
     max_waiting: int | None = None
     max_waiting_tokens: int | None = None
+    dtype: str = "auto"
     decoder: str = "auto"
 
     def __post_init__(self) -> None:
@@ -83,6 +85,7 @@ class RuntimeConfig:
         for name in ("prefix_cache", "share_outputs"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
+        _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("decoder", self.decoder, DECODERS)
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not

@@ -37,7 +37,7 @@ class Runtime(Service):
             )
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model or model_path)
-        network = load_model(folder, decoder=config.decoder)
+        network = load_model(folder, dtype=config.dtype, decoder=config.decoder)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from runtime.attention.torch import AttentionPlan
 from runtime.model.base import shape_of
-from runtime.model.linear import FloatLinear, Linear
+from runtime.model.linear import FloatLinear, Int8Linear, Linear
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Values of `model_type`; SmolLM and SmolLM2 are Llamas."""
@@ -29,9 +29,12 @@ FIXED_ROPES = ("default", "linear", "llama3", "yarn")
 """Kinds of rotary embedding whose frequencies are the same whatever the length of the text."""
 
 
-def is_lean(model: Any) -> bool:
-    """Whether the lean decoder computes what `model`, a model of transformers, does."""
-    config = model.config
+ROTATION_SEED = 0
+"""Any would do; always the same, so that a model is the same whenever it is loaded."""
+
+
+def is_lean(config: Any) -> bool:
+    """Whether the lean decoder computes what transformers' model with this config does."""
     if config.model_type not in FAMILIES or getattr(config, "quantization_config", None):
         return False
     ropes = config.rope_parameters
@@ -59,12 +62,21 @@ class Layer:
 
 
 class LeanModel:
-    """Holds what `is_lean`."""
+    """A model of which `is_lean` holds.
+
+    In int8 its hidden states are multiplied with an orthogonal matrix, and the weights that read
+    and write them with its inverse: what is computed stays, but no few columns are far larger than
+    the others any more (QuaRot, arXiv:2404.00456). Embedding and head stay as they are, in float32.
+    """
 
     def __init__(self, model: Any, *, dtype: torch.dtype) -> None:
-        """`model` is of no use afterwards: its layers are gone."""
+        """dtype: float32, bfloat16, or int8 for the layers' matrices. `model`, in float32, is of no
+        use afterwards: its layers are gone.
+        """
         config, decoder = model.config, model.get_decoder()
-        self._dtype = dtype
+        self._int8 = dtype == torch.int8
+        self._dtype = dtype = torch.float32 if self._int8 else dtype
+        self._rotation = _orthogonal(config.hidden_size) if self._int8 else None
         self.shape = shape_of(model)
         self._num_heads: int = config.num_attention_heads
         self._eps: float = config.rms_norm_eps
@@ -82,13 +94,18 @@ class LeanModel:
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
         x = functional.embedding(token_ids, self._embedding)
+        if self._rotation is not None:
+            x = x @ self._rotation
         angles = positions[:, None, None] * self._frequencies
         rotation = torch.polar(torch.full_like(angles, self._rope_scale), angles)
         for index, layer in enumerate(self._layers):
             layer.out.add_to(x, self._attend(index, layer, x, rotation, plan))
             gate, up = layer.gate_up(self._normed(x)).chunk(2, dim=-1)
             layer.down.add_to(x, functional.silu(gate).mul_(up))
-        return self._normed(x) * self._norm
+        x = self._normed(x)
+        if self._rotation is not None:
+            x = x @ self._rotation.t()
+        return x * self._norm
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.
@@ -127,26 +144,50 @@ class LeanModel:
         query_norm = getattr(attention, "q_norm", None)
         key_norm = getattr(attention, "k_norm", None)
         return Layer(
-            qkv=self._fused([*turned, _plain(attention.v_proj)], before),
-            out=self._fused([_plain(attention.o_proj)]),
-            gate_up=self._fused([_plain(mlp.gate_proj), _plain(mlp.up_proj)], between),
-            down=self._fused([_plain(mlp.down_proj)]),
-            query_norm=None if query_norm is None else _halves_mixed(query_norm.weight, dim),
-            key_norm=None if key_norm is None else _halves_mixed(key_norm.weight, dim),
+            qkv=self._reading([*turned, _plain(attention.v_proj)], before),
+            out=self._writing(attention.o_proj),
+            gate_up=self._reading([_plain(mlp.gate_proj), _plain(mlp.up_proj)], between),
+            down=self._writing(mlp.down_proj, mix=True),
+            query_norm=None
+            if query_norm is None
+            else _halves_mixed(query_norm.weight, dim).to(self._dtype),
+            key_norm=None
+            if key_norm is None
+            else _halves_mixed(key_norm.weight, dim).to(self._dtype),
         )
 
-    def _fused(self, parts: list[Part], norm: Tensor | None = None) -> Linear:
-        """One projection for all parts, behind a norm of these weights."""
-        weight = torch.cat([weight.float() for weight, _ in parts])
-        if norm is not None:
-            weight *= norm.float()
-        biases = [bias.float() for _, bias in parts if bias is not None]
+    def _reading(self, parts: list[Part], norm: Tensor) -> Linear:
+        """One projection of the hidden states for all parts, behind a norm of these weights."""
+        weight = torch.cat([weight for weight, _ in parts]) * norm
+        biases = [bias for _, bias in parts if bias is not None]
         assert len(biases) in (0, len(parts)), "all parts of a projection have a bias, or none has"
-        return FloatLinear(weight, torch.cat(biases) if biases else None, self._dtype)
+        if self._rotation is not None:
+            weight = weight @ self._rotation
+        return self._linear(weight, torch.cat(biases) if biases else None)
+
+    def _writing(self, linear: Any, *, mix: bool = False) -> Linear:
+        """A projection whose output is added to the hidden states."""
+        weight, bias = _plain(linear)
+        if self._rotation is not None:
+            weight = self._rotation.t() @ weight
+            bias = None if bias is None else bias @ self._rotation
+        return self._linear(weight, bias, mix=mix)
+
+    def _linear(self, weight: Tensor, bias: Tensor | None, *, mix: bool = False) -> Linear:
+        if self._int8:
+            return Int8Linear(weight, bias, mix=mix)
+        return FloatLinear(weight, bias, self._dtype)
 
 
 Part = tuple[Tensor, Tensor | None]
 """A projection's weight [out_size, in_size] and bias [out_size]."""
+
+
+def _orthogonal(size: int) -> Tensor:
+    generator = torch.Generator().manual_seed(ROTATION_SEED)
+    normal = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    orthogonal: Tensor = torch.linalg.qr(normal)[0]
+    return orthogonal.float()
 
 
 def _plain(linear: Any) -> Part:

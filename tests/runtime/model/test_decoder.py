@@ -27,6 +27,7 @@ from runtime.cache.kv import KVPool
 from runtime.model.base import Model
 from runtime.model.decoder import LeanModel, is_lean
 from runtime.model.general import GeneralModel
+from runtime.model.linear import Int8Linear
 from runtime.model.load import load_model
 from runtime.sequence import Sequence
 from sgdsl.errors import UsageError
@@ -101,6 +102,14 @@ def write_model(tiny_llama_path: Path, tmp_path: Path) -> WriteModel:
     return write
 
 
+def logprobs_of(folder: Path, tokens: list[int]) -> Tensor:
+    """transformers' own, in float32. [num_tokens, vocab_size]"""
+    network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        logits: Tensor = network(torch.tensor([tokens]), use_cache=False).logits[0]
+    return logits.log_softmax(-1)
+
+
 def in_pieces(model: Model, tokens: list[int], sizes: list[int]) -> Tensor:
     """Log-probabilities after every token, computed in chunks of these sizes over scattered pages
     of 4. [num_tokens, vocab_size]
@@ -133,9 +142,7 @@ def test_log_probabilities_are_those_of_transformers(family: str, write_model: W
     assert isinstance(general, GeneralModel)
     assert lean.shape == general.shape
     tokens = torch.randint(3, VOCAB_SIZE, (150,)).tolist()
-    network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    with torch.inference_mode():
-        expected = network(torch.tensor([tokens]), use_cache=False).logits[0].log_softmax(-1)
+    expected = logprobs_of(folder, tokens)
     sizes = [70, 1, 1, 30, *[1] * 48]
     for model in (lean, general):
         torch.testing.assert_close(in_pieces(model, tokens, sizes), expected, atol=1e-4, rtol=0)
@@ -168,11 +175,47 @@ def test_greedy_output_is_transformers_token_for_token(
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_what_it_does_not_compute_is_left_to_transformers(kind: str) -> None:
-    model: Any = AutoModelForCausalLM.from_config(OTHERS[kind])  # type: ignore[no-untyped-call]
-    assert not is_lean(model)
+    assert not is_lean(OTHERS[kind])
 
 
 def test_a_decoder_that_there_is_not_is_refused(tiny_llama_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         Runtime(tiny_llama_path, decoder="fast")
     assert str(caught.value) == "decoder='fast': it must be one of 'auto', 'general'"
+
+
+SMALL_LOSS = {"bfloat16": 0.02, "int8": 0.02}
+"""Kullback-Leibler divergence from float32, nats per token; uniform noise would be some 3."""
+
+
+@pytest.mark.parametrize("decoder", ["auto", "general"])
+@pytest.mark.parametrize("family", ["llama, biases", "qwen3"])
+@pytest.mark.parametrize("dtype", SMALL_LOSS)
+def test_smaller_weights_lose_little(
+    dtype: str, family: str, decoder: str, write_model: WriteModel
+) -> None:
+    folder = write_model(FAMILIES[family])
+    if (dtype, decoder) == ("int8", "general"):
+        with pytest.raises(UsageError, match="dtype='int8' is for x86 processors and the families"):
+            load_model(folder, dtype=dtype, decoder=decoder)
+        return
+    tokens = torch.randint(3, VOCAB_SIZE, (100,)).tolist()
+    expected = logprobs_of(folder, tokens)
+    found = in_pieces(load_model(folder, dtype=dtype, decoder=decoder), tokens, [60, *[1] * 40])
+    loss = (expected.exp() * (expected - found)).sum(-1).mean()
+    assert 0 < float(loss) < SMALL_LOSS[dtype]
+
+
+@pytest.mark.parametrize("mix", [False, True])
+def test_a_row_in_int8_is_bit_for_bit_the_same_in_any_batch(mix: bool) -> None:
+    torch.manual_seed(0)
+    weight, bias = torch.randn(40, 192), torch.randn(40)
+    x = torch.randn(33, 192) * torch.rand(33, 1) * 100
+    x[3, 7] = 5_000.0
+    linear = Int8Linear(weight, bias, mix=mix)
+    together = linear(x)
+    for index in range(33):
+        assert torch.equal(linear(x[index : index + 1])[0], together[index])
+    expected = x @ weight.T + bias
+    assert float((together - expected).norm() / expected.norm()) < (0.04 if mix else 0.1)
+    assert torch.equal(linear(torch.zeros(1, 192))[0], bias)
