@@ -58,8 +58,8 @@ class RuntimeConfig:
     equal are computed once, and remembered until `flush_cache`. policy: in which order waiting
     sequences are admitted, one of `POLICIES`. max_waiting, max_waiting_tokens: sequences that wait,
     and their tokens; a run that is submitted when there are so many already is refused. None: there
-    is no limit. dtype: of the weights; "auto" is float32. decoder: "auto" for the lean decoder where
-    it knows the family, "general" for transformers' own code.
+    is no limit. dtype: of the weights; "auto" is float32. decoder: "auto" for the lean decoder
+    where it knows the family, "general" for transformers' own code.
     """
 
     page_size: int = 16
