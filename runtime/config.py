@@ -43,6 +43,10 @@ class Sizes:
     max_in_flight: int
 
 
+DECODERS = ("auto", "general")
+DTYPES = ("auto", "float32", "bfloat16", "int8")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeConfig:
     """page_size: tokens a KV page holds. max_running: sequences in a step, at most. token_budget:
@@ -54,7 +58,8 @@ class RuntimeConfig:
     equal are computed once, and remembered until `flush_cache`. policy: in which order waiting
     sequences are admitted, one of `POLICIES`. max_waiting, max_waiting_tokens: sequences that wait,
     and their tokens; a run that is submitted when there are so many already is refused. None: there
-    is no limit.
+    is no limit. dtype: of the weights; "auto" is float32. decoder: "auto" for the lean decoder
+    where it knows the family, "general" for transformers' own code.
     """
 
     page_size: int = 16
@@ -69,6 +74,8 @@ class RuntimeConfig:
     policy: str = "lpm"
     max_waiting: int | None = None
     max_waiting_tokens: int | None = None
+    dtype: str = "auto"
+    decoder: str = "auto"
 
     def __post_init__(self) -> None:
         _check_count("page_size", self.page_size)
@@ -78,6 +85,8 @@ class RuntimeConfig:
         for name in ("prefix_cache", "share_outputs"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
+        _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("decoder", self.decoder, DECODERS)
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not
         elif not isinstance(self.chat_template, ChatTemplate | None):
@@ -115,6 +124,11 @@ def _check_count(name: str, value: object, *, otherwise: str = "") -> None:
     # To Python True is the integer 1; whoever writes it here means something else.
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{name}={value!r}: it must be a whole number, at least 1{otherwise}")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{name}={value!r}: it must be one of {', '.join(map(repr, choices))}")
 
 
 def config_from(options: Mapping[str, Any]) -> RuntimeConfig:

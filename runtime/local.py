@@ -14,7 +14,7 @@ from runtime.cache.kv import KVPool, bytes_per_token
 from runtime.config import config_from, default_kv_bytes, num_pages, unallocatable
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
-from runtime.model.general import GeneralModel
+from runtime.model.base import Model
 from runtime.model.load import load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
@@ -37,14 +37,13 @@ class Runtime(Service):
             )
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model or model_path)
-        network = load_model(folder)
+        network = load_model(folder, dtype=config.dtype, decoder=config.decoder)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(
             num_layers=shape.num_layers,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
-            dtype=network.dtype,
         )
         wanted = config.kv_bytes or default_kv_bytes()
         self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
@@ -68,7 +67,7 @@ class Runtime(Service):
             max_in_flight=self.sizes.max_in_flight,
         )
 
-    def _allocate(self, network: GeneralModel, wanted: int) -> KVPool:
+    def _allocate(self, network: Model, wanted: int) -> KVPool:
         """The pool of `num_pages`. Of one that nobody asked for half as many are enough, again and
         again, if there is no memory for it.
         """
@@ -80,7 +79,6 @@ class Runtime(Service):
                     num_kv_heads=shape.num_kv_heads,
                     head_dim=shape.head_dim,
                     num_slots=self.num_pages * self.config.page_size,
-                    dtype=network.dtype,
                 )
             # What torch raises depends on how far it is too much.
             except (RuntimeError, TypeError, MemoryError) as error:

@@ -16,9 +16,10 @@ from torch import Tensor
 from runtime.attention.torch import plan_attention
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
-from runtime.model.general import GeneralModel
+from runtime.executor.head import draw_tokens
+from runtime.model.base import Model
 from runtime.sampling.request import Sampled, SampleRequest, Top
-from runtime.sampling.sampler import sample, score, tops
+from runtime.sampling.sampler import score, tops
 
 SCORED_AT_ONCE = 256
 """Rows whose logits are in memory together: of 50,000 tokens they take 50 MB."""
@@ -40,7 +41,7 @@ def memory_errors() -> Iterator[None]:
 class ModelRunner:
     """An `Executor` over a real model."""
 
-    def __init__(self, model: GeneralModel, pool: KVPool) -> None:
+    def __init__(self, model: Model, pool: KVPool) -> None:
         self._model = model
         self._pool = pool
 
@@ -48,7 +49,7 @@ class ModelRunner:
     @memory_errors()
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states of the rows whose logits are needed: those that draw, then those scored."""
-        plan = plan_attention(batch, self._pool)
+        plan = plan_attention(batch, self._pool, num_heads=self._model.shape.num_heads)
         hidden = self._model.hidden(
             torch.from_numpy(batch.token_ids.astype(np.int64)),
             torch.from_numpy(batch.positions.astype(np.int64)),
@@ -63,9 +64,7 @@ class ModelRunner:
         num_drawn = len(batch.sample_at)
         if len(hidden) == 0:
             return Sampled((), (), ())
-        logits = self._model.logits(hidden[:num_drawn])
-        tokens, logprobs = sample(logits, request)
-        found = tops(logits, [row.num_top for row in request.rows])
+        drawn = draw_tokens(self._model, hidden[:num_drawn], request)
         scores: list[float] = []
         score_tops: list[Top] = []
         for begin in range(num_drawn, len(hidden), SCORED_AT_ONCE):
@@ -73,4 +72,4 @@ class ModelRunner:
             here = slice(begin - num_drawn, begin - num_drawn + SCORED_AT_ONCE)
             scores += score(logits, batch.score_targets[here])
             score_tops += tops(logits, request.score_tops[here])
-        return Sampled(tokens, logprobs, scores, found, score_tops)
+        return Sampled(drawn.tokens, drawn.logprobs, scores, drawn.tops, score_tops)

@@ -11,6 +11,7 @@ import ipaddress
 import os
 import sys
 
+from runtime.config import DTYPES
 from runtime.policies import POLICIES
 from sgdsl.errors import UsageError
 
@@ -27,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="default",
         metavar="NAME",
         help="'default' (SmolLM2-135M-Instruct), a folder, or a Hugging Face hub id",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default="auto",
+        help="the type of the weights; auto is float32, int8 is faster and loses a little",
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     parser.add_argument(
@@ -70,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     from runtime.server.programs import make_app
 
     limits = {name: getattr(options, name) for name in ("max_waiting", "max_waiting_tokens")}
-    with Runtime(options.model, policy=options.policy, **limits) as runtime:
+    with Runtime(options.model, dtype=options.dtype, policy=options.policy, **limits) as runtime:
         sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)
         config = uvicorn.Config(app, host=options.host, port=options.port, log_level="info")
