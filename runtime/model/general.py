@@ -25,6 +25,9 @@ ATTENTION = "sgdsl_paged"
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux")
 """What an architecture may ask of its attention and ours does not do yet."""
 
+NUM_PROBED = 4
+"""Tokens that a model is tried with when it is loaded."""
+
 
 def paged_attention(
     module: nn.Module,
@@ -58,13 +61,14 @@ class GeneralModel:
     """A model of transformers, loaded with `attn_implementation=ATTENTION`."""
 
     def __init__(self, model: Any) -> None:
+        self._model = model
         self._decoder = model.get_decoder()
         self._head: nn.Module = model.get_output_embeddings()
         self.shape = shape_of(model)
 
     @torch.inference_mode()
     def probe(self) -> None:
-        """Take one token through every layer, so that what the architecture asks of its attention
+        """Take some tokens through every layer, so that what the architecture asks of its attention
         shows when the model is loaded, not in the middle of somebody's run.
 
         Raises UnsupportedModelError.
@@ -74,16 +78,17 @@ class GeneralModel:
             num_layers=shape.num_layers,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
-            num_slots=1,
+            num_slots=NUM_PROBED,
         )
-        sequence = Sequence([0])
-        sequence.pages = [0]
-        plan = plan_attention(
-            build_batch([Grant(sequence, 0, 1)], page_size=1), pool, num_heads=shape.num_heads
-        )
-        first = torch.zeros(1, dtype=torch.int64)
+        positions = torch.arange(NUM_PROBED)
+        tokens = positions * shape.vocab_size // NUM_PROBED  # one alone may be the padding's
+        sequence = Sequence(tokens.tolist())
+        sequence.pages = positions.tolist()
+        batch = build_batch([Grant(sequence, 0, NUM_PROBED)], page_size=1)
+        plan = plan_attention(batch, pool, num_heads=shape.num_heads)
         try:
-            self.hidden(first, first, plan)
+            own = self.logits(self.hidden(tokens, positions, plan))
+            whole = self._model(**self._inputs(tokens, positions, plan)).logits[0].float()
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as cause:
             if isinstance(cause, UnsupportedModelError):
                 raise
@@ -92,17 +97,26 @@ class GeneralModel:
                 f"{type(self._decoder).__name__} does not run over the engine's attention "
                 f"({type(cause).__name__}: {reason}); choose a model of another family"
             ) from cause
+        if not torch.allclose(own, whole, rtol=1e-3, atol=1e-4):
+            raise UnsupportedModelError(
+                f"{type(self._model).__name__} scales or caps what its output layer gives, which "
+                "the engine does not do yet; choose a model of another family"
+            )
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
-        out = self._decoder(
-            input_ids=token_ids[None],
-            position_ids=positions[None],
-            use_cache=False,
-            attention_plan=plan,
-        )
+        out = self._decoder(**self._inputs(token_ids, positions, plan))
         hidden: Tensor = out.last_hidden_state[0]
         return hidden
+
+    @staticmethod
+    def _inputs(token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> dict[str, Any]:
+        return {
+            "input_ids": token_ids[None],
+            "position_ids": positions[None],
+            "use_cache": False,
+            "attention_plan": plan,
+        }
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.

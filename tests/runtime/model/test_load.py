@@ -13,7 +13,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
+    CohereConfig,
     Gemma2Config,
+    GraniteConfig,
     MistralConfig,
     PreTrainedConfig,
 )
@@ -150,10 +152,15 @@ SHAPE: dict[str, Any] = {
     [
         (MistralConfig(sliding_window=8, **SHAPE), "sliding_window"),
         (Gemma2Config(**SHAPE), "softcap"),
+        (GraniteConfig(logits_scaling=8.0, **SHAPE), "scales or caps what its output layer gives"),
+        (
+            CohereConfig(logit_scale=0.25, bos_token_id=0, eos_token_id=0, **SHAPE),
+            "scales or caps what its output layer gives",
+        ),
     ],
-    ids=["a window", "soft caps"],
+    ids=["a window", "soft caps", "divided logits", "multiplied logits"],
 )
-def test_a_family_that_the_attention_cannot_run_is_refused_at_load(
+def test_a_family_that_the_engine_cannot_run_is_refused_at_load(
     config: PreTrainedConfig, words: str, tmp_path: Path, tiny_llama_path: Path
 ) -> None:
     model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
