@@ -1,10 +1,15 @@
-"""`python -m benchmarks [extract | frontend | grammars]`: one benchmark; extract if none."""
+"""`python -m benchmarks [dtypes | extract | frontend | grammars]`: one of them, extract if none."""
 
 import sys
 
-from benchmarks import extract, frontend, grammars
+from benchmarks import dtypes, extract, frontend, grammars
 
-BENCHMARKS = {"extract": extract.main, "frontend": frontend.main, "grammars": grammars.main}
+BENCHMARKS = {
+    "dtypes": dtypes.main,
+    "extract": extract.main,
+    "frontend": frontend.main,
+    "grammars": grammars.main,
+}
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]

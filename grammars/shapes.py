@@ -76,12 +76,13 @@ def both(left: Operand, right: Operand) -> Operand:
 
 
 def place_of(operand: Operand) -> str:
-    """Where in the schema an operand stands."""
-    while operand:
-        term = operand[-1]
+    """Where in the schema an operand stands, as far as that is known."""
+    due = list(operand)  # a stack: the last term first
+    while due:
+        term = due.pop()
         if isinstance(term, Spot):
             return term.place
-        operand = term.operands[-1]
+        due += [inner for each in term.operands for inner in each]
     return ""
 
 

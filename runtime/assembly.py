@@ -13,6 +13,7 @@ from runtime.config import RuntimeConfig
 from runtime.engine import Engine
 from runtime.executor.base import Executor
 from runtime.grammar_store import GrammarStore
+from runtime.policies import POLICIES
 from runtime.programs import Programs
 from runtime.scheduler import Scheduler
 from runtime.tokenizer import Tokenizer
@@ -29,7 +30,13 @@ def assemble(
 ) -> Engine:
     """`context_len` in tokens; `num_pages` is what the executor has."""
     cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
-    scheduler = Scheduler(cache, token_budget=config.token_budget, max_running=config.max_running)
+    sizes = config.sizes(num_pages * config.page_size)
+    scheduler = Scheduler(
+        cache,
+        token_budget=sizes.token_budget,
+        max_running=sizes.max_running,
+        policy=POLICIES[config.policy],
+    )
     programs = Programs(
         scheduler,
         tokenizer,
@@ -37,5 +44,7 @@ def assemble(
         max_tokens=min(context_len, num_pages * config.page_size),
         clock=perf_counter,
         share_outputs=config.share_outputs,
+        max_waiting=config.max_waiting,
+        max_waiting_tokens=config.max_waiting_tokens,
     )
     return Engine(scheduler, programs, executor)

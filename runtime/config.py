@@ -11,43 +11,82 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from runtime.policies import POLICIES
 from sgdsl.chat import ChatTemplate
 from sgdsl.chat_families import get_chat_template
 from sgdsl.errors import UsageError
 
 GIB = 1 << 30
 
+OPTIONAL = (
+    *("max_running", "token_budget", "kv_bytes", "max_in_flight", "context_len"),
+    *("max_waiting", "max_waiting_tokens"),
+)
+"""Counts that may be None."""
+
+MAX_RUNNING = 64
+"""By rule: what the measurements in docs/runtime.md were made with."""
+
+TOKENS_PER_ROW = 128
+"""Of the pool, by rule: more rows than that would wait for pages instead of for their turn."""
+
+MIN_TOKEN_BUDGET, TOKENS_PER_STEP_AND_ROW = 512, 8
+"""By rule: most of a step can be prompts while every row decodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the rules and the options come to."""
+
+    max_running: int
+    token_budget: int
+    max_in_flight: int
+
+
+DECODERS = ("auto", "general")
+DTYPES = ("auto", "float32", "bfloat16", "int8")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeConfig:
     """page_size: tokens a KV page holds. max_running: sequences in a step, at most. token_budget:
     tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
-    pool; None: by `default_kv_bytes`. prefix_cache: share computed prefixes. max_in_flight: runs
-    that it pays to submit at once. context_len: tokens of a prompt and its output together; None:
-    what the model was made for. chat_template: one to use instead of the model's own, or the name
-    of one. share_outputs: greedy generations that are equal are computed once, and remembered until
-    `flush_cache`.
+    pool. prefix_cache: share computed prefixes. max_in_flight: runs that it pays to submit at once.
+    What is None of these follows from the rules: `default_kv_bytes`, `sizes`. context_len: tokens
+    of a prompt and its output together; None: what the model was made for. chat_template: one to
+    use instead of the model's own, or the name of one. share_outputs: greedy generations that are
+    equal are computed once, and remembered until `flush_cache`. policy: in which order waiting
+    sequences are admitted, one of `POLICIES`. max_waiting, max_waiting_tokens: sequences that wait,
+    and their tokens; a run that is submitted when there are so many already is refused. None: there
+    is no limit. dtype: of the weights; "auto" is float32. decoder: "auto" for the lean decoder
+    where it knows the family, "general" for transformers' own code.
     """
 
     page_size: int = 16
-    max_running: int = 64
-    token_budget: int = 512
+    max_running: int | None = None
+    token_budget: int | None = None
     kv_bytes: int | None = None
     prefix_cache: bool = True
     max_in_flight: int | None = None
     context_len: int | None = None
     chat_template: ChatTemplate | str | None = None
     share_outputs: bool = True
+    policy: str = "lpm"
+    max_waiting: int | None = None
+    max_waiting_tokens: int | None = None
+    dtype: str = "auto"
+    decoder: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("page_size", "max_running", "token_budget"):
-            _check_count(name, getattr(self, name))
-        for name in ("kv_bytes", "max_in_flight", "context_len"):
+        _check_count("page_size", self.page_size)
+        for name in OPTIONAL:
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")
         for name in ("prefix_cache", "share_outputs"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
+        _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("decoder", self.decoder, DECODERS)
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not
         elif not isinstance(self.chat_template, ChatTemplate | None):
@@ -55,16 +94,24 @@ class RuntimeConfig:
                 f"chat_template={self.chat_template!r}: it must be a ChatTemplate, the name of "
                 "one, or None"
             )
-        if self.token_budget < self.max_running:
+        if self.policy not in list(POLICIES):
+            raise UsageError(f"policy={self.policy!r}: it must be one of {', '.join(POLICIES)}")
+        if self.token_budget is not None and self.token_budget < (self.max_running or 0):
             raise UsageError(
                 f"token_budget={self.token_budget} is less than max_running={self.max_running}: "
                 "a step must have a token for every running sequence; raise one or lower the other"
             )
 
-    @property
-    def in_flight(self) -> int:
-        """Twice what runs: while one half is computed the other is being prepared."""
-        return self.max_in_flight or 2 * self.max_running
+    def sizes(self, pool_tokens: int) -> Sizes:
+        """For a pool of so many tokens. In flight is twice what runs: while one half is computed
+        the other is being prepared; but no more than may wait.
+        """
+        max_running = self.max_running or max(1, min(MAX_RUNNING, pool_tokens // TOKENS_PER_ROW))
+        if self.token_budget is not None:
+            max_running = min(max_running, self.token_budget)
+        budget = max(MIN_TOKEN_BUDGET, TOKENS_PER_STEP_AND_ROW * max_running)
+        in_flight = min(2 * max_running, self.max_waiting or 2 * max_running)
+        return Sizes(max_running, self.token_budget or budget, self.max_in_flight or in_flight)
 
     @property
     def template(self) -> ChatTemplate | None:
@@ -77,6 +124,11 @@ def _check_count(name: str, value: object, *, otherwise: str = "") -> None:
     # To Python True is the integer 1; whoever writes it here means something else.
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{name}={value!r}: it must be a whole number, at least 1{otherwise}")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{name}={value!r}: it must be one of {', '.join(map(repr, choices))}")
 
 
 def config_from(options: Mapping[str, Any]) -> RuntimeConfig:

@@ -23,7 +23,9 @@ class Engine:
         self._executor = executor
 
     def step(self) -> bool:
-        """One turn: tokens computed, tokens drawn, programs moved on. False if all is idle."""
+        """One turn: tokens computed, tokens drawn, programs moved on. False if all is idle. A step
+        that the memory does not suffice for is as if it had never been; the next ones are smaller.
+        """
         stats = self.stats
         began = perf_counter()
         grants = self.scheduler.schedule()
@@ -33,11 +35,16 @@ class Engine:
             return False
         batch = build_batch(grants, self.scheduler.cache.page_size)
         scheduled = perf_counter()
-        hidden = self._executor.forward(batch)
-        computed = perf_counter()
-        request = self.programs.request(batch)
-        masked = perf_counter()
-        sampled = self._executor.sample(hidden, batch, request)
+        try:
+            hidden = self._executor.forward(batch)
+            computed = perf_counter()
+            request = self.programs.request(batch)
+            masked = perf_counter()
+            sampled = self._executor.sample(hidden, batch, request)
+        except MemoryError:
+            if not self.scheduler.shrink(batch.num_tokens):
+                raise
+            return True
         drawn = perf_counter()
         self.scheduler.commit(grants)
         self.programs.commit(batch, sampled)

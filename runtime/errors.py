@@ -5,7 +5,7 @@ Owns the exceptions that runs end with. Those about finding a model are in `runt
 
 from __future__ import annotations
 
-from sgdsl.errors import UsageError
+from sgdsl.errors import ProviderError, UsageError
 
 
 class ContextLengthError(UsageError):
@@ -15,6 +15,15 @@ class ContextLengthError(UsageError):
 
     too_long = True
     """A router looks at it: another provider may have room."""
+
+
+class OverloadedError(ProviderError):
+    """More runs wait than the runtime was told to keep. The same one may be taken later, or by
+    another provider.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=429, retryable=True)
 
 
 class UnsupportedModelError(UsageError):

@@ -56,6 +56,7 @@ class Line:
         self.begun_at = 0.0
         self.num_prompt_tokens = 0  # before the border, in tokens
         self.num_known = 0  # of the sequence, when the generation began
+        self.limit = 0  # tokens that the generation may draw
         self.logprobs: list[float] = []
         self.tops: list[Top] = []
 
@@ -119,6 +120,12 @@ class Line:
             return [self.sequence, self.activity.sequence]
         scored = self.activity.sequences if isinstance(self.activity, Scoring) else []
         return [self.sequence, *scored]
+
+    @property
+    def num_undrawn(self) -> int:
+        """Tokens that may still be drawn."""
+        drawn = len(self.sequence.tokens) - self.num_known
+        return 0 if self.writes is None else max(0, self.limit - drawn)
 
     @property
     def num_literal_bytes(self) -> int:

@@ -14,6 +14,7 @@ from runtime.cache.kv import KVPool, bytes_per_token
 from runtime.config import config_from, default_kv_bytes, num_pages, unallocatable
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
+from runtime.model.base import Model
 from runtime.model.load import load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
@@ -36,32 +37,20 @@ class Runtime(Service):
             )
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model or model_path)
-        network = load_model(folder)
+        network = load_model(folder, dtype=config.dtype, decoder=config.decoder)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(
             num_layers=shape.num_layers,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
-            dtype=network.dtype,
         )
-        self.num_pages = num_pages(
-            config.kv_bytes or default_kv_bytes(),
-            bytes_per_token=token_bytes,
-            page_size=config.page_size,
-        )
+        wanted = config.kv_bytes or default_kv_bytes()
+        self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
+        pool = self._allocate(network, wanted)
         self.kv_bytes = self.num_pages * config.page_size * token_bytes
-        try:
-            pool = KVPool(
-                num_layers=shape.num_layers,
-                num_kv_heads=shape.num_kv_heads,
-                head_dim=shape.head_dim,
-                num_slots=self.num_pages * config.page_size,
-                dtype=network.dtype,
-            )
-        # What torch raises depends on how far it is too much.
-        except (RuntimeError, TypeError, MemoryError) as error:
-            raise unallocatable(config.kv_bytes or self.kv_bytes) from error
+        self._missed_bytes = wanted if self.kv_bytes <= wanted // 2 else None
+        self.sizes = config.sizes(self.num_pages * config.page_size)
         grammars = GrammarStore(tokenizer.vocabulary)
         engine = assemble(
             config,
@@ -75,18 +64,39 @@ class Runtime(Service):
             engine,
             grammars,
             chat_template=config.template or tokenizer.chat_template,
-            max_in_flight=config.in_flight,
+            max_in_flight=self.sizes.max_in_flight,
         )
+
+    def _allocate(self, network: Model, wanted: int) -> KVPool:
+        """The pool of `num_pages`. Of one that nobody asked for half as many are enough, again and
+        again, if there is no memory for it.
+        """
+        shape = network.shape
+        while True:
+            try:
+                return KVPool(
+                    num_layers=shape.num_layers,
+                    num_kv_heads=shape.num_kv_heads,
+                    head_dim=shape.head_dim,
+                    num_slots=self.num_pages * self.config.page_size,
+                )
+            # What torch raises depends on how far it is too much.
+            except (RuntimeError, TypeError, MemoryError) as error:
+                if self.config.kv_bytes is not None or self.num_pages == 1:
+                    raise unallocatable(wanted) from error
+                self.num_pages //= 2
 
     @property
     def summary(self) -> str:
         """What was sized, and to what."""
         config, tokens = self.config, self.num_pages * self.config.page_size
+        missed = self._missed_bytes
+        missing = "" if missed is None else f" ({missed / 2**20:,.0f} MiB could not be had)"
         return (
-            f"{self.folder.name}: KV pool {self.kv_bytes / 2**20:,.0f} MiB = {tokens:,} tokens in "
-            f"{self.num_pages:,} pages of {config.page_size}; up to {config.max_running} rows and "
-            f"{config.token_budget} tokens a step; prefix cache "
-            f"{'on' if config.prefix_cache else 'off'}"
+            f"{self.folder.name}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = {tokens:,} "
+            f"tokens in {self.num_pages:,} pages of {config.page_size}; up to "
+            f"{self.sizes.max_running} rows and {self.sizes.token_budget} tokens a step, "
+            f"{config.policy}; prefix cache {'on' if config.prefix_cache else 'off'}"
         )
 
 

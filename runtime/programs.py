@@ -15,9 +15,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars import Constraint, Grammar, fill_bitmasks
+from grammars import CompileBudgetError, Constraint, Grammar, fill_bitmasks
 from runtime.batch import Batch, Grant
-from runtime.errors import ContextLengthError
+from runtime.errors import ContextLengthError, OverloadedError
+from runtime.foresight import Ahead, foresee
 from runtime.generation import Generation
 from runtime.grammar_store import GrammarStore, Prepared
 from runtime.line import Line
@@ -60,11 +61,15 @@ class Programs:
         max_tokens: int,
         clock: Callable[[], float],
         share_outputs: bool = True,
+        max_waiting: int | None = None,
+        max_waiting_tokens: int | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._tokenizer = tokenizer
         self._grammars = grammars
         self._max_tokens = max_tokens  # of a sequence: by the context and by the pool
+        self._max_waiting = max_waiting
+        self._max_waiting_tokens = max_waiting_tokens
         self._clock = clock
         self._lines: dict[int, dict[int, Line]] = {}  # by run id, by branch id
         self._runs: dict[int, Run] = {}
@@ -80,11 +85,34 @@ class Programs:
     # Runs come, change and go.
 
     def start(self, run: Run, prepared: Prepared) -> None:
-        """Take a run on; drive it as far as it goes without the model."""
+        """Take a run on; drive it as far as it goes without the model. One too many fails: what is
+        under way goes on, whatever it has to wait for.
+        """
+        if (overload := self._overload()) is not None:
+            run.fail(overload)
+            return
         self._runs[run.id] = run
         self._prepared[run.id] = {}
         self._lines[run.id] = {ROOT: Line(ROOT, run)}
         self.wake(run, prepared)
+
+    def _overload(self) -> OverloadedError | None:
+        scheduler = self._scheduler
+        for name, limit, waiting, unit in (
+            ("max_waiting", self._max_waiting, scheduler.num_waiting, "sequences"),
+            (
+                "max_waiting_tokens",
+                self._max_waiting_tokens,
+                scheduler.num_waiting_tokens,
+                "tokens",
+            ),
+        ):
+            if limit is not None and waiting >= limit:
+                return OverloadedError(
+                    f"{waiting} {unit} wait already, and {name}={limit}; submit this run later, "
+                    "fewer at once, or raise the limit"
+                )
+        return None
 
     def wake(self, run: Run, prepared: Prepared) -> None:
         """The run has new nodes, or was closed or cancelled. `prepared`: their constraints."""
@@ -215,7 +243,7 @@ class Programs:
             return
         self._leave(line)
         line.begin(line.prompt, sampling, now=line.begun_at)
-        self._compute(line.prompt.sequence, line)
+        self._compute(line, [line.prompt.sequence])
 
     @staticmethod
     def _prompt_logprobs(line: Line, sampling: Sampling) -> PromptLogprobs | None:
@@ -244,6 +272,8 @@ class Programs:
             sampling, self._tokenizer, limit=limit, matcher=matcher, prefix=prefix
         )
         line.begin(generation, sampling, now=line.begun_at)
+        line.limit = limit + taken
+        line.sequence.ahead = self._ahead(line)
         if limit == 0:
             generation.end_unwritten()
             self._end_generation(line)
@@ -261,7 +291,16 @@ class Programs:
 
     def _draw(self, line: Line) -> None:
         line.sequence.want_sample()
-        self._compute(line.sequence, line)
+        self._compute(line, [line.sequence])
+
+    def _ahead(self, line: Line) -> Ahead:
+        """What the line may write before it parks."""
+        nodes = line.run.nodes_ahead(line.branch_id)
+        literals, budget = foresee(nodes, line.run.defaults, until_parked=True)
+        num_known = len(line.sequence.tokens)
+        literals = min(literals, self._max_tokens - num_known)
+        end = num_known + literals + line.limit + budget
+        return Ahead(min(end, self._max_tokens), literals)
 
     def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
         room = self._max_tokens - num_prompt_tokens
@@ -286,13 +325,21 @@ class Programs:
         )
         self._limit(1, scoring.num_tokens - 1)
         line.begin(scoring, Sampling(), now=self._clock())
-        for sequence in scoring.sequences:
-            self._compute(sequence, line)
+        self._compute(line, scoring.sequences)
 
-    def _compute(self, sequence: Sequence, line: Line) -> None:
-        if sequence.id not in self._owners:
+    def _compute(self, line: Line, sequences: List[Sequence]) -> None:
+        new = [sequence for sequence in sequences if sequence.id not in self._owners]
+        work = self._work(line.run) if new and self._scheduler.policy.by_work else 0
+        for sequence in new:
             self._owners[sequence.id] = line
+            sequence.group, sequence.priority = line.run.id, line.run.priority
+            sequence.work = work + len(sequence.tokens)
             self._scheduler.add(sequence)
+
+    def _work(self, run: Run) -> int:
+        """Tokens that the run may still write or draw, as far as its graph is known."""
+        drawing = sum(line.num_undrawn for line in self._lines[run.id].values())
+        return drawing + sum(foresee(run.nodes_ahead(), run.defaults))
 
     # A step of the engine.
 
@@ -389,6 +436,8 @@ class Programs:
         }
         if generation.matcher is not None:
             meta["forced_tokens"] = generation.num_forced
+        if line.sequence.id in self._owners:  # it was computed, not shared
+            self._scheduler.usage.saw(len(generation.tokens), line.limit)
         line.end_generation(ending)
         completion = Completion(ending.text, meta=meta, truncated=ending.truncated)
         self._guard(line, partial(line.run.complete, line.branch_id, completion))
@@ -443,4 +492,5 @@ def _tell_partial(line: Line) -> None:
     so that only the run is told, not those who watch one that stands for another.
     """
     if isinstance(line.activity, Generation):
-        Run.stream(line.run, line.branch_id, line.activity.text)
+        with suppress(CompileBudgetError):  # a stop pattern that costs too much hides what is shown
+            Run.stream(line.run, line.branch_id, line.activity.text)

@@ -1,27 +1,37 @@
 """The scheduler: closes the gap between known and computed tokens.
 
-Owns the queues of sequences, their computed counts and their pages. Pure: no clock, no tensor, no
-text; given the same calls it takes the same decisions. There is no prefill mode and no decode mode:
-a sequence has a gap, and a step grants it tokens.
+Owns who runs, the computed counts and the pages, and whether there is room for one more. Pure: no
+clock, no tensor, no text; given the same calls it takes the same decisions. There is no prefill
+mode and no decode mode: a sequence has a gap, and a step grants it tokens.
 
-Sequences that are older go first, and pages are taken from the youngest, so the oldest one always
-makes progress and every sequence is the oldest one day: nothing starves, nothing deadlocks.
+Who comes next is the policy's business, with two exceptions, so that nothing starves. Of those that
+wait, every `AGEING`th that is let in is the one that has waited longest. Of those that run, the
+ones let in earlier go first, and pages are taken from the one let in last, which comes back before
+all that wait: so the first one always makes progress, and everyone is the first one day.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import insort
 from collections.abc import Sequence as List
 from dataclasses import dataclass
-from itertools import islice
 
 from runtime.batch import Grant
-from runtime.cache.prefix import PageKey, PageNode, PrefixCache
+from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.foresight import Usage
+from runtime.policies import POLICIES, Policy
+from runtime.room import Room
 from runtime.sequence import Sequence
+from runtime.waiting import Page, WaitingQueue
 
 LOOK_AHEAD = 256
-"""Waiting sequences that a step looks at: many may wait for a page that is being computed (all
-options of a select do), and each look costs a walk down the tree.
+"""Waiting sequences that a step passes over: many may wait for a page that is being computed (all
+options of a select do).
+"""
+
+AGEING = 16
+"""Every so many admissions, one is that of who has waited longest: a policy decides on the other
+fifteen, and a wait is at most sixteen times that of first come first served, in admissions.
 """
 
 
@@ -33,20 +43,37 @@ class SchedulerCounts:
     cached_tokens: int = 0  # those of them that the cache held
     computed_tokens: int = 0
     preemptions: int = 0
+    num_shrinks: int = 0  # steps that the memory did not suffice for
+    lost_tokens: int = 0  # computed ones that preemptions gave up; the cache may still hold some
 
 
 class Scheduler:
     """At most `token_budget` tokens a step; at most `max_running` sequences that hold pages."""
 
-    def __init__(self, cache: PrefixCache, *, token_budget: int, max_running: int) -> None:
+    def __init__(
+        self,
+        cache: PrefixCache,
+        *,
+        token_budget: int,
+        max_running: int,
+        policy: Policy = POLICIES["lpm"],
+    ) -> None:
         assert token_budget >= max_running > 0, "every running sequence can be granted a token"
         self.cache = cache
         self.counts = SchedulerCounts()
+        self.usage = Usage()
         self._token_budget = token_budget
         self._max_running = max_running
-        self._waiting: OrderedDict[int, Sequence] = OrderedDict()  # by id, oldest first
-        self._running: list[Sequence] = []  # oldest first
+        self._waiting = WaitingQueue(cache, policy)
+        self._preempted: list[Sequence] = []  # as those that run
+        self._running: list[Sequence] = []  # in the order in which they were let in
+        self._num_admitted = 0  # preemptions aside
+        self._since_oldest = 0  # admissions since that of who had waited longest
         self._arrived: set[int] = set()  # ids of those not admitted since they were added
+
+    @property
+    def policy(self) -> Policy:
+        return self._waiting.policy
 
     @property
     def num_running(self) -> int:
@@ -54,20 +81,28 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._preempted)
+
+    @property
+    def num_waiting_tokens(self) -> int:
+        """Known tokens of those that wait to run for the first time, or again after they parked."""
+        return self._waiting.num_tokens
 
     def add(self, sequence: Sequence) -> None:
-        """The sequence wants to be computed. Its turn is behind those that came before."""
-        assert sequence.id not in self._waiting, "a sequence waits once"
+        """The sequence wants to be computed."""
         assert not sequence.pages, "a sequence that waits holds no pages"
-        self._waiting[sequence.id] = sequence
+        self._waiting.add(sequence)
         self._arrived.add(sequence.id)
 
     def remove(self, sequence: Sequence) -> None:
         """Park or finish: the sequence gives its pages back and is forgotten here."""
         self._arrived.discard(sequence.id)
-        if self._waiting.pop(sequence.id, None) is None and sequence in self._running:
-            self._running.remove(sequence)
+        if sequence in self._waiting:
+            self._waiting.remove(sequence)
+            return
+        for queue in (self._running, self._preempted):
+            if sequence in queue:
+                queue.remove(sequence)
         self._release(sequence)
 
     def schedule(self) -> list[Grant]:
@@ -75,7 +110,7 @@ class Scheduler:
         self._rewind_stale()
         grants: list[Grant] = []
         budget = self._grant_running(grants)
-        if self._waiting and budget > 0:
+        if self.num_waiting and budget > 0 and len(self._running) < self._max_running:
             self._admit(grants, budget)
         return grants
 
@@ -88,14 +123,26 @@ class Scheduler:
             self.counts.computed_tokens += grant.num_tokens
             self._share_full_pages(sequence)
 
+    def shrink(self, num_tokens: int) -> bool:
+        """The memory did not suffice for a step of `num_tokens`: from now on they are half as
+        large. False if that is not possible.
+        """
+        if num_tokens <= 1:
+            return False
+        self.counts.num_shrinks += 1
+        self._token_budget = num_tokens // 2
+        self._max_running = min(self._max_running, self._token_budget)
+        while len(self._running) > self._max_running:
+            self._preempt(self._running[-1])
+        return True
+
     def _grant_running(self, grants: list[Grant]) -> int:
         """One token for every decode first, then the wider gaps in order; returns what is left."""
-        decodes = sum(1 for sequence in self._running if sequence.gap == 1)
-        budget = self._token_budget - decodes
+        gaps = [sequence.gap for sequence in self._running]
+        budget = self._token_budget - gaps.count(1)
         position = 0
         while position < len(self._running):
-            sequence = self._running[position]
-            gap = sequence.gap
+            sequence, gap = self._running[position], gaps[position]
             num_tokens = gap if gap <= 1 else min(gap, budget)
             if num_tokens > 0:
                 if not self._make_room(sequence, num_tokens):
@@ -117,37 +164,70 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         assert sequence is self._running[-1], "the youngest is preempted first"
         self._running.pop()
+        self.counts.lost_tokens += sequence.computed
         self._release(sequence)
-        self._waiting[sequence.id] = sequence
-        self._waiting.move_to_end(sequence.id, last=False)
+        insort(self._preempted, sequence, key=_by_admission)
         self.counts.preemptions += 1
+        self.usage.was_too_low()
 
     def _admit(self, grants: list[Grant], budget: int) -> None:
-        """Let waiting sequences in, in order, while tokens, rows and free pages last.
+        """Let sequences in, in order, while tokens and rows last, and there is room for what they
+        will need.
 
         A sequence whose next page is being computed in this very step waits for it (it costs a
         step, not a page); sequences behind it may go first.
         """
-        arriving = {key for grant in grants if (key := self._arriving_page(grant)) is not None}
-        for sequence in list(islice(self._waiting.values(), LOOK_AHEAD)):
-            if budget <= 0 or len(self._running) >= self._max_running:
+        arriving = set(filter(None, map(self._arriving_page, grants)))
+        room = Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
+        self._waiting.settle()
+        while budget > 0 and len(self._running) < self._max_running:
+            if (found := self._next_in_line(arriving)) is None:
                 break
-            path = self.cache.match(sequence.tokens, sequence.cacheable)
-            if self._next_page(sequence, path) in arriving:
-                continue
-            self._adopt(sequence, path)
-            num_tokens = min(sequence.gap, budget)
-            if not self._extend_pages(sequence, num_tokens):
-                self._release(sequence)
+            sequence, path = found
+            num_tokens = min(sequence.goal - len(path) * self.cache.page_size, budget)
+            if not room.is_there(sequence, path, num_tokens):
                 break
-            del self._waiting[sequence.id]
-            self._running.append(sequence)
-            self._count_admission(sequence)
+            self._enter(sequence, path)
+            extended = self._extend_pages(sequence, num_tokens)
+            assert extended, "there was room"
             assert num_tokens > 0, "whoever waits has a gap"
+            room.was_taken(sequence)
             grants.append(Grant(sequence, sequence.computed, num_tokens))
             budget -= num_tokens
-            if (key := self._arriving_page(grants[-1])) is not None:
-                arriving.add(key)
+            if (page := self._arriving_page(grants[-1])) is not None:
+                arriving.add(page)
+        self._waiting.restore()
+
+    def _next_in_line(self, arriving: set[Page]) -> tuple[Sequence, list[PageNode]] | None:
+        """Who is to be let in now, with the cached pages of its prompt: first who was in before."""
+        for sequence in self._preempted:
+            path = self.cache.match(sequence.tokens, sequence.cacheable)
+            if self._next_page(sequence, path) not in arriving:
+                return sequence, path
+        waiting = self._waiting
+        if not waiting:
+            return None
+        if self._since_oldest >= AGEING - 1:
+            oldest = waiting.oldest()
+            return None if oldest.next_page in arriving else (oldest.sequence, oldest.path)
+        while (place := waiting.first()) is not None and waiting.num_aside < LOOK_AHEAD:
+            if place.next_page not in arriving:
+                return place.sequence, place.path
+            waiting.set_aside(place)
+        return None
+
+    def _enter(self, sequence: Sequence, path: list[PageNode]) -> None:
+        if sequence in self._waiting:
+            oldest = self._waiting.is_oldest(sequence)
+            self._since_oldest = 0 if oldest else self._since_oldest + 1
+            sequence.admission = self._num_admitted
+            self._num_admitted += 1
+            self._waiting.remove(sequence)
+        else:
+            self._preempted.remove(sequence)
+        insort(self._running, sequence, key=_by_admission)
+        self._adopt(sequence, path)
+        self._count_admission(sequence)
 
     def _count_admission(self, sequence: Sequence) -> None:
         """A sequence's own comings back, from a preemption or from a park, are no cache hits."""
@@ -169,7 +249,10 @@ class Scheduler:
 
     def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
         """Pages for `num_tokens` more computed tokens, all or none."""
-        needed = -(-(sequence.computed + num_tokens) // self.cache.page_size) - len(sequence.pages)
+        end, size = sequence.computed + num_tokens, self.cache.page_size
+        if end <= len(sequence.pages) * size:
+            return True
+        needed = -(-end // size) - len(sequence.pages)
         if needed > self.cache.num_available:
             return False
         for _ in range(needed):
@@ -216,13 +299,13 @@ class Scheduler:
         sequence.pages, sequence.nodes = [], []
         sequence.computed, sequence.stale_from = 0, None
 
-    def _arriving_page(self, grant: Grant) -> tuple[int, PageKey] | None:
+    def _arriving_page(self, grant: Grant) -> Page | None:
         """The first page that this grant completes, named as `_next_page` names it."""
         sequence, size = grant.sequence, self.cache.page_size
         end = (len(sequence.nodes) + 1) * size
         return self._next_page(sequence, sequence.nodes) if end <= grant.end else None
 
-    def _next_page(self, sequence: Sequence, path: list[PageNode]) -> tuple[int, PageKey] | None:
+    def _next_page(self, sequence: Sequence, path: list[PageNode]) -> Page | None:
         """The page that follows `path` in the sequence's prompt, if the cache could give it."""
         size = self.cache.page_size
         start = len(path) * size
@@ -230,3 +313,7 @@ class Scheduler:
             return None
         parent = path[-1] if path else self.cache.root
         return id(parent), tuple(sequence.tokens[start : start + size])
+
+
+def _by_admission(sequence: Sequence) -> int:
+    return sequence.admission

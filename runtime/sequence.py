@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from runtime.foresight import Ahead
+
 if TYPE_CHECKING:
     from runtime.cache.prefix import PageNode
 
@@ -21,27 +23,36 @@ class Sequence:
     """`score_from`: token index from which on the log-probability of every token is wanted (the
     rows before those tokens are computed even if the cache holds them); None when none is.
     `num_top`: so many of the likeliest tokens are wanted there too. `wants_sample`: when the gap
-    closes, the next token is drawn.
+    closes, the next token is drawn. `group`: the run it belongs to; runs that came later have
+    higher ones. `work`: tokens that the run has still to compute, where a policy asks. `ahead`:
+    what may come behind the known tokens before the sequence parks.
     """
 
     __slots__ = (
+        "admission",
+        "ahead",
         "cached",
         "computed",
         "counted",
+        "group",
         "id",
         "nodes",
         "num_top",
         "pages",
+        "priority",
         "score_from",
         "stale_from",
         "tokens",
         "wants_sample",
+        "work",
     )
 
     def __init__(
         self, tokens: Iterable[int] = (), *, score_from: int | None = None, num_top: int = 0
     ) -> None:
-        self.id = next(_sequence_ids)
+        self.id = self.group = next(_sequence_ids)
+        self.priority = self.work = 0
+        self.ahead = Ahead()
         self.tokens: list[int] = list(tokens)
         self.score_from = score_from
         self.num_top = num_top
@@ -50,6 +61,7 @@ class Sequence:
         self.computed = 0
         self.cached = 0  # tokens that the prefix cache gave at the last admission
         self.counted = False  # in the statistics
+        self.admission = -1  # rises with every sequence that the scheduler lets in
         self.pages: list[int] = []
         self.nodes: list[PageNode] = []  # of the leading pages: those that are in the tree, locked
 
@@ -83,7 +95,10 @@ class Sequence:
     @property
     def gap(self) -> int:
         """Known tokens that are to be computed and are not yet."""
-        return self.goal - self.valid
+        goal = len(self.tokens)  # inlined, since every step asks every sequence
+        if self.score_from is not None and not self.wants_sample:
+            goal -= 1
+        return goal - (self.computed if self.stale_from is None else self.valid)
 
     @property
     def valid(self) -> int:

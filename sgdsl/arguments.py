@@ -31,7 +31,9 @@ MAX_STOP_PATTERNS = 16
 
 
 class RunArguments(TypedDict, total=False):
-    """What `run` and `run_batch` take besides the program's arguments: what its gens inherit."""
+    """What `run` and `run_batch` take besides the program's arguments: what its gens inherit, and
+    what the run itself goes by.
+    """
 
     max_new_tokens: int | None
     n: int | None
@@ -50,6 +52,7 @@ class RunArguments(TypedDict, total=False):
     top_logprobs_num: int | None
     return_text_in_logprobs: bool | None
     seed: int | None
+    priority: int | None
 
 
 RUN_ARGUMENTS = frozenset(RunArguments.__annotations__)
@@ -111,6 +114,14 @@ def temperature_from(where: str, value: object) -> float:
     return checked
 
 
+def priority_from(where: str, value: object) -> int:
+    """A run's priority."""
+    checked = _integer(value)
+    if checked is None:
+        refuse(where, "priority", value, "a whole number; higher ones go first, and 0 is usual")
+    return checked
+
+
 def timeout_from(where: str, name: str, value: object) -> float | None:
     """A limit in seconds, or None."""
     if value is None:
@@ -160,7 +171,7 @@ def _token_ids(value: Any) -> tuple[int, ...] | None:
     return tuple(value) if all(_whole(0)(item) is not None for item in value) else None
 
 
-def _seed(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -212,6 +223,6 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "top_logprobs_num": (f"a whole number from 0 to {MAX_TOP}", _between(0, MAX_TOP)),
     "return_text_in_logprobs": ("True or False", _flag),
     "healing": ("True or False", _flag),
-    "seed": ("a whole number", _seed),
+    "seed": ("a whole number", _integer),
 }
 _FIELDS = {"max_new_tokens": "max_tokens"}

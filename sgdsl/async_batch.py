@@ -100,13 +100,15 @@ class AsyncBatch(Generic[Row]):
                         break
                     self._num_yielded += 1
                     yield index, self._finished.pop(index).state
-                for index, row in self.ended():
+                rows = self.ended()
+                self._raise_failure(rows)
+                for index, row in rows:
                     yield index, row.state
-                if self._ending is not None and not self._limits.sized:
-                    error = f"{self._ending}; the rest of its rows was not read"
-                    raise type(self._ending)(error)
                 if self._input_error is not None:
                     raise self._input_error
+                if self._ending is not None and not self._exhausted:
+                    error = f"{self._ending}; the rest of its rows was not read"
+                    raise type(self._ending)(error)
         finally:
             await self.stop()
 
@@ -135,6 +137,8 @@ class AsyncBatch(Generic[Row]):
             except StopIteration:
                 self._exhausted = True
                 return
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:  # noqa: BLE001 - raised after the rows before it
                 self._exhausted = True
                 self._input_error = error
@@ -179,15 +183,16 @@ class AsyncBatch(Generic[Row]):
         """All rows end here and now."""
         limit_s = self._limits.timeout_s
         error = DeadlineError(f"timeout_s={limit_s:g} s passed before the batch had ended")
-        if self._on_error == "raise" and self._failure is None:
-            self._failure = min(self._flights, default=self._num_taken), error
         self._end(error)
 
     def _end(self, error: CancelledError) -> None:
         assert self._news is not None, "what has begun has been waited for"
         self._ending = error
-        for execution, _ in self._flights.values():
-            execution.end(type(error)(str(error)))
+        for execution, task in self._flights.values():
+            if execution.run.outcome is None:
+                execution.end(type(error)(str(error)))
+            else:  # the body has outlived its run
+                task.cancel()
         self._news.set()
 
     async def stop(self) -> None:
@@ -201,6 +206,11 @@ class AsyncBatch(Generic[Row]):
             await asyncio.wait(tasks, timeout=3 * UNWIND_S)
 
     def _raise_failure(self, rows: list[tuple[int, Ended]]) -> None:
+        if self._failure is None and self._ending is not None and self._on_error == "raise":
+            ends = ((index, row.run.outcome) for index, row in rows)
+            never = (index for index, end in ends if end is not None and end.error is not None)
+            if (first := next(never, None)) is not None:
+                self._failure = first, self._ending
         if self._failure is not None:
             row, error = self._failure
             raise BatchFailed(error, row=row, states=[each.state for _, each in rows]) from error

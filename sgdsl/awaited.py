@@ -111,15 +111,22 @@ class Awaited:
 
         return forget
 
+    def look(self, at: Callable[[], object]) -> None:
+        """Call `at` while nothing changes."""
+        with self._lock:
+            at()
+
     def notify(self) -> None:
         """Have everyone who waits look again; of a run that was released, nobody does."""
         with self._lock:
             self._tell()
 
     def _tell(self) -> None:
-        """Something has changed. Under the lock."""
-        if self._changed is not None:
-            self._changed.notify_all()
+        """Something has changed. Under the lock; who sees the outcome may release the run before
+        this has ended.
+        """
+        if (changed := self._changed) is not None:
+            changed.notify_all()
         if self._waiting:
             waiting, self._waiting = self._waiting, ()
             for waiter in waiting:

@@ -57,9 +57,10 @@ class Batch(Crew[Row]):
             rows = self._stop_all()
             if self._on_error == "raise":
                 ends = [each.run.outcome for each in rows]
-                first = next(i for i, end in enumerate(ends) if end is None or end.error)
-                self._failure = first, self._expired
-                self._raise_failure(rows)
+                failed = (i for i, end in enumerate(ends) if end is None or end.error)
+                if (first := next(failed, None)) is not None:  # else it was just in time
+                    self._failure = first, self._expired
+                    self._raise_failure(rows)
             return [row.state for row in rows]
         if self._input_error is not None:
             raise self._input_error
@@ -110,7 +111,9 @@ class Batch(Crew[Row]):
             late, self._finished = self._finished, {}
         yield from sorted(late.items())
         yield from never
-        if not self._limits.sized:
+        if self._input_error is not None:
+            raise self._input_error
+        if not self._exhausted and not self._limits.sized:
             raise type(self._expired)(f"{self._expired}; the rest of its rows was not read")
 
     def _take(self, index: int) -> State:

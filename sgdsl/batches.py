@@ -13,7 +13,7 @@ from sgdsl.arguments import RunArguments, did_you_mean, refuse, timeout_from
 from sgdsl.async_batch import AsyncBatch
 from sgdsl.backends.base import Backend
 from sgdsl.batch import Batch
-from sgdsl.context import backend_for, sampling_for, seed_for
+from sgdsl.context import backend_for, priority_for, sampling_for, seed_for
 from sgdsl.conversation import Starts, starts_of
 from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
@@ -117,6 +117,7 @@ class Plan:
         self._starts = starts_of(where, options.pop("messages", None), self.rows)
         said = {name: value for name, value in options.items() if value is not None}
         self.sampling = sampling_for(where, said)
+        self.priority = priority_for(said.get("priority"), where)
         self._seed = seed_for(said.get("seed"), where)
         in_flight = max(1, self.backend.max_in_flight)
         self._limits = Limits(
@@ -164,8 +165,8 @@ class Plan:
         """The rows with their indices, in the order in which they start."""
         if self._lazy or not isinstance(self.rows, Sequence):
             return enumerate(self.rows)
-        rows = self.rows
-        return ((index, rows[index]) for index in row_order(rows, self._parameters))
+        order = row_order(self.rows, self._parameters)
+        return zip(order, map(self.rows.__getitem__, order), strict=True)  # Ctrl-C ends no such
 
     def _progress(self) -> Progress:
         total = len(self.rows) if isinstance(self.rows, Sequence) else None

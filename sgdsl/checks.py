@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sgdsl.arguments import refuse
-from sgdsl.errors import CheckFailed, ProgramError, SgdslError
+from sgdsl.errors import CheckFailed, ProgramError, SgdslError, told
 from sgdsl.graph import Check, shorten
 from sgdsl.values import Lazy
 
@@ -70,7 +70,7 @@ class Refusal:
 
     def error(self, node: Check) -> CheckFailed:
         """What is raised when nothing more is tried."""
-        said = f": {type(self.cause).__name__}: {self.cause}" if self.cause is not None else ""
+        said = f": {told(self.cause)}" if self.cause is not None else ""
         times = "once" if node.retries == 0 else f"{node.retries + 1} times"
         what = f"unnamed gen {self.condition.key}" if node.name is None else repr(node.name)
         if isinstance(self.condition.key, str):

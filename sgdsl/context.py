@@ -1,4 +1,4 @@
-"""What a call takes from where it is made: the backend, the sampling, the seed.
+"""What a call takes from where it is made: the backend, the sampling, the seed, the priority.
 
 Owns the process-wide default backend and, for the thread that runs a body, the call it belongs to.
 Knows nothing of programs.
@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import field
 from typing import Any
 
-from sgdsl.arguments import RUN_ARGUMENTS, sampling_from
+from sgdsl.arguments import RUN_ARGUMENTS, priority_from, sampling_from
 from sgdsl.backends.base import Backend
 from sgdsl.errors import TraceError, UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Sampling
@@ -23,6 +23,8 @@ from sgdsl.seeds import MASK, derive_seed
 _NO_BACKEND = (
     "no backend to run on: pass backend=..., or set one for all runs with set_default_backend(...)"
 )
+_OF_THE_RUN = ("seed", "priority")
+"""What is not inherited by gens."""
 _default_backend: Backend | None = None
 
 
@@ -33,6 +35,7 @@ class Caller:
     backend: Backend | None
     sampling: Sampling
     seed: int
+    priority: int = 0
     num_calls: itertools.count[int] = field(default_factory=itertools.count)
 
 
@@ -91,7 +94,7 @@ def sampling_for(where: str, given: Mapping[str, Any]) -> Sampling:
         raise UsageError(
             f"{where}: no arguments {sorted(unknown)}; there are {sorted(RUN_ARGUMENTS)}"
         )
-    asked = {name: value for name, value in given.items() if name != "seed"}
+    asked = {name: value for name, value in given.items() if name not in _OF_THE_RUN}
     return sampling_from(where, asked).over(defaults)
 
 
@@ -104,3 +107,11 @@ def seed_for(given: int | None, where: str = "seed_for") -> int:
     if current is not None:
         return derive_seed(current.seed, (1 << 40) + next(current.num_calls))
     return random.getrandbits(63)
+
+
+def priority_for(given: int | None, where: str) -> int:
+    """`given`, else the caller's, else 0."""
+    if given is not None:
+        return priority_from(where, given)
+    current = caller.get()
+    return 0 if current is None else current.priority

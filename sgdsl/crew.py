@@ -24,7 +24,7 @@ from sgdsl.flights import MAX_LEFT, Ended, Flight, Limits, OnError, Worker
 from sgdsl.outcome import Outcome
 from sgdsl.run import Run
 from sgdsl.threads import left_behind
-from sgdsl.timer import errands
+from sgdsl.timer import deadlines, errands
 from sgdsl.waiting import blocking_hook
 
 Row = TypeVar("Row")
@@ -53,7 +53,7 @@ class Crew(Generic[Row]):
         self._limits = limits
         self._on_error = on_error
         self._input = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a batch may be dropped, and so stopped, by a thread in it
         self._room = threading.Condition(self._lock)  # workers wait here
         self._news = threading.Condition(self._lock)  # the caller waits here
         self._awaited: Callable[[], bool] = self._all_done
@@ -87,6 +87,7 @@ class Crew(Generic[Row]):
         for flight in self._halt(error):
             flight.execution.run.end(type(error)(str(error)))
             errands.after(0, flight.execution.wake)
+            self._give_up(flight)
         with self._lock:
             self._news.notify_all()
 
@@ -103,6 +104,7 @@ class Crew(Generic[Row]):
         """Start no more rows, cancel those in flight; the rows that were not yielded."""
         for flight in self._halt(None):
             flight.execution.end(CancelledError("its batch ended first"))
+            self._give_up(flight)
         try:
             with self._lock:
                 self._awaited = lambda: not self._num_left and not self._num_starting
@@ -141,8 +143,6 @@ class Crew(Generic[Row]):
         return Ended.never_started(
             execution, type(error)(f"{error}; this row had not been started by then")
         )
-
-    # The workers.
 
     # The workers' side.
 
@@ -238,15 +238,27 @@ class Crew(Generic[Row]):
                     self._num_running += 1
 
     def _run_over(self, flight: Flight, run: Run) -> None:
-        """The run of a row has ended; one that was cancelled does not wait for its body."""
-        crowded = False
+        """The run of a row has ended; one that was cancelled does not wait for its body, and one
+        that has failed no longer than it might have taken.
+        """
+        due_s = flight.execution.due_s
         with self._lock:
             flight.in_run = False
-            if flight.in_body and run.ended_by_program:
-                crowded = self._leave(flight.worker)
             landed = flight.landed
+            if flight.in_body and not run.ended_by_program and due_s is not None:
+                flight.alarm = deadlines.at(due_s, partial(self._give_up, flight))
         if landed:
             self._land(flight)
+        elif run.ended_by_program:
+            self._give_up(flight)
+
+    def _give_up(self, flight: Flight) -> None:
+        """The body, if it goes on, has outlived its run: the row does not wait for it."""
+        with self._lock:
+            if flight.in_run or not flight.in_body or flight.worker.left:
+                return
+            crowded = self._leave(flight.worker)
+        self._land(flight)
         if crowded:
             self._expire(CancelledError(f"{self._num_left} bodies of the batch do not return"))
 
@@ -264,6 +276,8 @@ class Crew(Generic[Row]):
         """The body of a row has returned. Whether its thread still belongs to the pool."""
         with self._lock:
             flight.in_body = False
+            if flight.alarm is not None:
+                flight.alarm.cancel()
             if flight.worker.left:
                 flight.worker.left = False
                 self._num_left -= 1
@@ -283,7 +297,7 @@ class Crew(Generic[Row]):
         """Hand the row over: nothing of it goes on."""
         run = flight.execution.run
         assert run.outcome is not None, "a row ends with an outcome"
-        if run.returned:
+        if run.returned and not flight.in_body:
             run.release()
         with self._lock:
             del self._flights[flight.index]

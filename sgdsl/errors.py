@@ -95,3 +95,12 @@ class CheckFailed(ProgramError):  # noqa: N818 - as `BatchFailed`
     def __init__(self, message: str, *, node: str, source: str, value: object) -> None:
         super().__init__(message, node=node, source=source)
         self.value = value
+
+
+def told(error: BaseException) -> str:
+    """The type and the text of an error that may be anybody's: making its text may fail, too."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception as failed:  # noqa: BLE001 - whatever it is, the run has to end
+        return f"{kind}, whose text cannot be made: {type(failed).__name__}"

@@ -31,7 +31,7 @@ from sgdsl.run import Run
 from sgdsl.source import body_source, head_source
 from sgdsl.state import ProgramState
 from sgdsl.threads import Job, bodies
-from sgdsl.timer import deadlines, errands
+from sgdsl.timer import Alarm, deadlines, errands
 from sgdsl.waiting import blocking, blocking_hook
 
 UNWIND_S = 0.1
@@ -53,6 +53,7 @@ class Terms:
     sampling: Sampling
     code: CodeType
     num_api_spec_tokens: int | None = None
+    priority: int = 0
 
 
 class Execution:
@@ -74,13 +75,14 @@ class Execution:
         self._code = terms.code
         self.due_s: float | None = None
         """When a limit ends the run, in seconds of `time.monotonic()`."""
-        self._caller = Caller(backend, sampling, seed)
+        self._caller = Caller(backend, sampling, seed, terms.priority)
         self.run = Run(
             template=backend.chat_template,
             defaults=sampling,
             seed=seed,
             streaming=streaming,
             num_api_spec_tokens=terms.num_api_spec_tokens,
+            priority=terms.priority,
             keeps_nodes=getattr(backend, "passes_nodes_on", False),
         )
         self._recorder = Recorder(self.run, backend)
@@ -161,13 +163,14 @@ class Execution:
 class Aside:
     """A body on a thread of its own. One that does not end when its run does is left behind."""
 
-    __slots__ = ("_bell", "_execution", "_job", "_over", "_raised")
+    __slots__ = ("_alarm", "_bell", "_execution", "_job", "_over", "_raised")
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._over = threading.Event()
         self._raised: BaseException | None = None
         self._bell: Bell | None = None
+        self._alarm: Alarm | None = None
         context = copy_context()
         context.run(blocking_hook.set, nullcontext)
         self._job: Job = bodies.start(partial(context.run, self._body))
@@ -218,10 +221,17 @@ class Aside:
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits; it is the outcome
             self._raised = error
         self._over.set()
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._execution.run.notify()
         if self._bell is not None:
             self._bell.ring()
 
     def _leave(self, run: Run) -> None:
-        if run.ended_by_program and not self._over.is_set():
-            deadlines.after(UNWIND_S, self._job.leave)
+        if self._over.is_set():
+            return
+        due_s = time.monotonic() if run.ended_by_program else self._execution.due_s
+        if due_s is not None:
+            self._alarm = deadlines.at(due_s + UNWIND_S, self._job.leave)
+            if self._over.is_set():
+                self._alarm.cancel()

@@ -12,6 +12,7 @@ from sgdsl.errors import CancelledError
 from sgdsl.execution import Execution
 from sgdsl.run import Run
 from sgdsl.state import ProgramState
+from sgdsl.timer import Alarm
 
 OnError = Literal["collect", "raise"]
 
@@ -49,13 +50,16 @@ class Worker:
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A row under way. The body and the run end separately, in either order."""
+    """A row under way. The body and the run end separately, in either order. `alarm`: until when a
+    body is waited for whose run has failed.
+    """
 
     index: int
     execution: Execution
     worker: Worker
     in_body: bool = True
     in_run: bool = True
+    alarm: Alarm | None = None
 
     @property
     def landed(self) -> bool:

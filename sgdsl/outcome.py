@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sgdsl.errors import ProgramError
+from sgdsl.errors import ProgramError, told
 from sgdsl.graph import Node
 from sgdsl.source import Source
 
@@ -39,7 +39,7 @@ def failure(cause: BaseException, *, node: Node | None, source: Source | None) -
     where = [str(node)] if node is not None else []
     where += [f"at {source}"] if source is not None else []
     error = ProgramError(
-        f"{' '.join(where)}: {type(cause).__name__}: {cause}".removeprefix(": "),
+        f"{' '.join(where)}: {told(cause)}".removeprefix(": "),
         node=str(node) if node is not None else None,
         source=str(source) if source is not None else None,
     )

@@ -34,7 +34,7 @@ from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
 from sgdsl.batches import BatchArguments, Plan, StartRow
 from sgdsl.branch_state import Plain
-from sgdsl.context import backend_for, sampling_for, seed_for
+from sgdsl.context import backend_for, priority_for, sampling_for, seed_for
 from sgdsl.conversation import Starts, conversation_parts
 from sgdsl.errors import UsageError
 from sgdsl.execution import Aside, Execution, Terms
@@ -128,6 +128,7 @@ class Program(Generic[R]):
         top_logprobs_num: int | None = None,
         return_text_in_logprobs: bool | None = None,
         seed: int | None = None,
+        priority: int | None = None,
         stream: bool = False,
         backend: Backend | None = None,
         use_thread: bool = True,
@@ -141,10 +142,11 @@ class Program(Generic[R]):
         `values` and `kwargs` are the program's arguments; `args` too, for those that are named like
         an argument of `run`. The sampling arguments are what the program's gens inherit: None is
         the caller's, inside of another program's body, and else 128 new tokens at temperature 1.
-        `seed`: the same one gives the same output. `stream`: return at once, while the body goes on
-        in a thread of its own. `messages`: a conversation to start from, in OpenAI's format, as if
-        the body began by appending it. Where the program has an argument of that name, it is that
-        one.
+        `seed`: the same one gives the same output. `priority`: where runs wait for each other,
+        higher ones go first; None is the caller's, or 0. `stream`: return at once, while the
+        body goes on in a thread of its own. `messages`: a conversation to start from, in OpenAI's
+        format, as if the body began by appending it. Where the program has an argument named
+        `priority` or `messages`, it is that one.
 
         `timeout_s`: the run is cancelled when it takes longer. For that the body runs on a thread
         of its own, which is left behind if it is stuck; `use_thread=False` keeps it on this thread,
@@ -371,9 +373,8 @@ class Program(Generic[R]):
         self, where: str, values: Sequence[Any], named: Mapping[str, Any], given: dict[str, Any]
     ) -> Execution:
         """`given`: the arguments of `run`, by name, as far as they are not None."""
-        messages = given.get("messages")
-        if messages is not None and "messages" in self.parameters:
-            named, messages = {**named, "messages": messages}, None
+        own = given.keys() & {"messages", "priority"} & set(self.parameters)
+        named = {**named, **{name: given.pop(name) for name in own}}
         by_name = given.get("args", {})
         if not isinstance(by_name, Mapping):
             allowed = "a dict of the program's arguments by name; give a list's entries by position"
@@ -385,10 +386,14 @@ class Program(Generic[R]):
         sampling, seed = sampling_for(where, asked), seed_for(given.get("seed"), where)
         return self._execution(
             call,
-            self._terms(backend_for(given.get("backend")), sampling),
+            self._terms(
+                backend_for(given.get("backend")),
+                sampling,
+                priority_for(given.get("priority"), where),
+            ),
             seed=seed,
             streaming=bool(given.get("stream")),
-            start=conversation_parts(where, messages),
+            start=conversation_parts(where, given.get("messages")),
         )
 
     def _plan(
@@ -401,7 +406,7 @@ class Program(Generic[R]):
         return plan
 
     def _row_starter(self, plan: Plan) -> StartRow:
-        terms = self._terms(plan.backend, plan.sampling)
+        terms = self._terms(plan.backend, plan.sampling, plan.priority)
 
         def start_row(index: int, row: BatchRow, *, seed: int, starts: Starts) -> Execution:
             start: Sequence[Part] = ()
@@ -414,8 +419,8 @@ class Program(Generic[R]):
 
         return start_row
 
-    def _terms(self, backend: Backend, sampling: Sampling) -> Terms:
-        return Terms(backend, sampling, self._body.__code__, self._num_api_spec_tokens)
+    def _terms(self, backend: Backend, sampling: Sampling, priority: int) -> Terms:
+        return Terms(backend, sampling, self._body.__code__, self._num_api_spec_tokens, priority)
 
     def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
         """The body of a row whose arguments do not fit."""

@@ -202,7 +202,7 @@ class RunReader:
         while not stream.done:
             await until(self._run, stream.arrived)
             chunk = stream.take()
-            meta = stream.meta() if with_meta else None
+            meta = stream.meta if with_meta else None
             if chunk or meta is not None:
                 finished |= meta is not None
                 yield (chunk, UNFINISHED if meta is None else meta) if with_meta else chunk

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from sgdsl.backends.base import Backend
 from sgdsl.checks import Condition
-from sgdsl.errors import BackendError, CancelledError, UsageError
+from sgdsl.errors import BackendError, CancelledError, UsageError, told
 from sgdsl.expressions import Part
 from sgdsl.graph import Check, Fork, Gen, Join, Node, may_define
 from sgdsl.run import Run
@@ -202,7 +202,7 @@ class Recorder:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a broken backend must not leave a run waiting
-            failure = BackendError(f"the backend failed to take the run: {error}")
+            failure = BackendError(f"the backend failed to take the run: {told(error)}")
             failure.__cause__ = error
             self._run.fail(failure)
 

@@ -39,7 +39,8 @@ class Run(Awaited):
     be turned on while the run goes on.
     `seed` is what all sampling of this run derives from. `ended_by_program`: the outcome did not
     wait for the backend, which may still be at it. `num_api_spec_tokens` lets a backend that is
-    paid by the call ask for so many tokens ahead of the program; others pay no heed to it. `nodes`:
+    paid by the call ask for so many tokens ahead of the program; others pay no heed to it.
+    `priority`: a backend in which runs wait for each other lets higher ones go first. `nodes`:
     all that the program wrote, for a backend that passes it on; None: nobody asked.
     """
 
@@ -51,6 +52,7 @@ class Run(Awaited):
         "id",
         "nodes",
         "num_api_spec_tokens",
+        "priority",
         "returned",
         "seed",
         "streaming",
@@ -66,10 +68,12 @@ class Run(Awaited):
         streaming: bool = False,
         num_api_spec_tokens: int | None = None,
         keeps_nodes: bool = False,
+        priority: int = 0,
     ) -> None:
         super().__init__()
         self.id = next(_run_ids)
         self.num_api_spec_tokens = num_api_spec_tokens
+        self.priority = priority
         self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
         self.defaults = defaults
@@ -268,6 +272,14 @@ class Run(Awaited):
         """The program has returned and every branch is done: the backend now calls `finish`."""
         with self._lock:
             return self._machine.finished
+
+    def nodes_ahead(self, branch_id: int | None = None) -> list[Node]:
+        """What is still to be carried out, as far as it is known: on this branch, or on all."""
+        with self._lock:
+            if branch_id is None:
+                return self._machine.waiting()
+            branch = self._branch(branch_id)
+            return [] if branch is None else list(branch.queue)
 
     def pending_constraints(self) -> list[Constraint]:
         """What to compile before the nodes that wait are reached."""

@@ -29,6 +29,7 @@ class Stream:
         "_run",
         "chunk",
         "done",
+        "meta",
     )
 
     def __init__(self, run: Run, branch_id: int, name: str | None, *, inside: bool) -> None:
@@ -41,6 +42,8 @@ class Stream:
         self._rewinds = 0  # seen
         self.chunk = ""
         self.done = False
+        self.meta: dict[str, Any] | None = None
+        """The meta info of the variable, once all of its text has arrived."""
 
     def arrived(self) -> bool:
         """Whether there is something to pass on, or the end. Called under the run's lock, and once
@@ -50,23 +53,17 @@ class Stream:
         if branch is not None:
             self.chunk += self._news(branch) if self._name is None else self._news_of(branch)
             self.done = self._is_done(branch)
+            if self.done and self._name in branch.variables:
+                self.meta = branch.variables[self._name].meta or {}
         return bool(self.chunk) or self.done
 
     def take(self) -> str:
         """What has arrived since the last time."""
         if self._run.outcome is not None:  # the wait may have ended without a look
-            self.arrived()
+            self._run.look(self.arrived)
             self.done = True
         chunk, self.chunk = self.chunk, ""
         return chunk
-
-    def meta(self) -> dict[str, Any] | None:
-        """The meta info of the variable, once that is written."""
-        branch = self._run.peek(self._branch_id)
-        name = self._name
-        if branch is None or name is None or not branch.defines(name) or branch.awaits(name):
-            return None
-        return branch.variables[name].meta or {}
 
     def _is_done(self, branch: Branch) -> bool:
         name = self._name

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import Batch
+from runtime.foresight import Ahead, Usage
 from runtime.sampling.request import Sampled, SampleRequest, SampleRow, Top
 from sgdsl.seeds import mix
 
@@ -51,13 +52,23 @@ def draw(logits: NDArray[np.float64], row: SampleRow) -> int:
     return min(place, int(np.flatnonzero(weights)[-1]))
 
 
+class Hope(Usage):
+    """Lets everyone in as if nobody needed a page more, so that pages run out."""
+
+    def expected(self, ahead: Ahead, num_known: int) -> tuple[int, int]:
+        return -num_known, 0
+
+
 class HashExecutor:
-    """An `Executor` of `num_slots` slots. `log` keeps the number of tokens of every step."""
+    """An `Executor` of `num_slots` slots. `log` keeps the number of tokens of every step. One of
+    more than `memory` tokens does not fit, which it says when it has done half of its work.
+    """
 
     def __init__(self, *, vocab_size: int, num_slots: int) -> None:
         self.vocab_size = vocab_size
         self.slots: list[int] = [UNWRITTEN] * num_slots
         self.log: list[int] = []
+        self.memory: int | None = None
 
     def forward(self, batch: Batch) -> list[int]:
         """Writes the slots; returns the hash at every token of the batch."""
@@ -76,6 +87,8 @@ class HashExecutor:
             assert batch.kv_lens[row] == position + 1, "a row attends up to its last token"
             used = (int(batch.kv_lens[row]) - 1) % batch.page_size + 1
             assert used == batch.last_page_len[row], "last_page_len follows from kv_lens"
+        if self.memory is not None and batch.num_tokens > self.memory:
+            raise MemoryError(f"{batch.num_tokens} tokens")
         return hashes
 
     def _read(self, pages: list[int], position: int, page_size: int) -> int:

@@ -1,12 +1,19 @@
 """Paged attention in plain torch: the CPU path, and the reference for every other.
 
 Owns how a ragged batch attends to its pages. Two shapes of work, planned once a step and used by
-every layer: rows of one token (decodes), batched in groups of similar length, whose common first
-pages are read once for the whole group; and rows of several tokens (prefill), one at a time.
+every layer. Rows of one token (decodes) read keys and values where they lie in the pool: which
+query meets which slot is a sparse matrix, whose products are computed entry by entry, and nothing
+is gathered. Where such rows share first pages, these are read once for all of them (Hydragen,
+arXiv:2402.05099). Rows of several tokens (prefill) are computed one at a time.
+
+KV is float32 whatever the model's weights are: torch has the sparse product in no smaller type, and
+it reads 16-bit KV no faster.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,32 +25,46 @@ from torch.nn import functional
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
 
-GROUP_ROWS = 16
-"""Decodes that are computed as one padded block; sorted by length, so that little of it is padding.
+WORTH_SHARING = 128
+"""Slots that need not be read, from which on a common prefix is computed apart. Reading one takes a
+row of the default model 0.3 us, the operators more that it takes 30 us a layer.
 """
+
+UNEVEN = 1.25
+"""A group's longest row against its shortest: so much of it may be padding."""
+
+with warnings.catch_warnings():
+    # Said once a process, about the API: https://docs.pytorch.org/docs/stable/sparse.html
+    warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+    torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1), check_invariants=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeGroup:
-    """tokens: int64 [B] rows' places in the batch. shared: int64 [S] slots that all of them attend
-    to. own: int64 [B * U] each row's further slots, padded. bias: [1, B, 1, U] 0, or -inf at the
-    padding.
+    """B rows of one token. tokens: int64 [B] their places in the batch. shared: int64 [P] pages
+    that all of them attend to. bias: sparse [B * num_heads, num_kv_heads * num_slots], an entry for
+    each further slot of a row and for padding to the U slots of the longest one; 0, or -inf at
+    padding. columns, offsets: the entries' columns, int32 [B * num_heads * U], and where each row
+    begins.
     """
 
     tokens: Tensor
     shared: Tensor
-    own: Tensor
     bias: Tensor
+    columns: Tensor
+    offsets: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
-    """A row of several tokens. slots: int64 [kv_len]; allowed: bool [num_tokens, kv_len]."""
+    """A row of several tokens. pages: int64 [P]; bias: [num_tokens, kv_len] 0, or -inf at tokens
+    that come later.
+    """
 
     start: int
     end: int
-    slots: Tensor
-    allowed: Tensor
+    pages: Tensor
+    bias: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +72,7 @@ class AttentionPlan:
     """What a step's attention needs besides queries, keys and values."""
 
     pool: KVPool
+    page_size: int
     slots: Tensor  # int64 [num_tokens]: where the new KV goes
     decodes: list[DecodeGroup]
     prefills: list[PrefillRow]
@@ -58,134 +80,193 @@ class AttentionPlan:
     def run(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, scale: float
     ) -> Tensor:
-        """queries: [num_heads, num_tokens, head_dim]; keys, values: [num_kv_heads, num_tokens,
-        head_dim] of the new tokens, which are stored first. Returns [num_tokens, num_heads,
-        head_dim].
+        """queries: [num_tokens, num_heads, head_dim]; keys, values: [num_tokens, num_kv_heads,
+        head_dim] of the new tokens, which are stored first. Returns what `queries` is like.
         """
         self.pool.write(layer, self.slots, keys, values)
-        num_heads, num_tokens, head_dim = queries.shape
-        out = queries.new_empty(num_tokens, num_heads, head_dim)
         cached_keys, cached_values = self.pool.keys[layer], self.pool.values[layer]
+        wanted = queries.float()
+        out = torch.empty(wanted.shape)
         for group in self.decodes:
-            out[group.tokens] = _decode(group, queries, cached_keys, cached_values, scale)
+            asked = wanted[group.tokens]
+            out[group.tokens] = self._decode(group, asked, cached_keys, cached_values, scale)
         for row in self.prefills:
-            out[row.start : row.end] = _prefill(row, queries, cached_keys, cached_values, scale)
-        return out
+            asked = wanted[row.start : row.end]
+            out[row.start : row.end] = self._prefill(row, asked, cached_keys, cached_values, scale)
+        return out.to(queries.dtype)
+
+    def _decode(
+        self, group: DecodeGroup, queries: Tensor, keys: Tensor, values: Tensor, scale: float
+    ) -> Tensor:
+        """One softmax over the shared and the own slots of each row: [B, num_heads, head_dim]."""
+        rows, num_heads, dim = queries.shape
+        num_kv_heads = keys.shape[0]
+        own_queries = queries.view(-1, dim)
+        products = torch.sparse.sampled_addmm(
+            group.bias, own_queries, keys.view(-1, dim).t(), alpha=scale
+        )
+        scores = products.values().view(rows * num_heads, -1)
+        num_shared = len(group.shared) * self.page_size
+        if num_shared:
+            # [num_kv_heads, B * per_kv, head_dim]: queries that read the same keys stand together
+            grouped = queries.view(rows, num_kv_heads, -1, dim).transpose(0, 1) * scale
+            shared_keys = self._read(keys, group.shared)
+            shared = torch.bmm(grouped.flatten(1, 2), shared_keys.transpose(1, 2))
+            shared = shared.view(num_kv_heads, rows, -1, num_shared).transpose(0, 1)
+            scores = torch.cat([shared.reshape(rows * num_heads, -1), scores], dim=-1)
+        weights = scores.softmax(-1)
+        mixed: Tensor = torch.embedding_bag(
+            values.view(-1, dim),
+            group.columns,
+            group.offsets,
+            mode=0,  # a sum
+            per_sample_weights=weights[:, num_shared:].reshape(-1),
+        )[0].view(rows, num_heads, dim)
+        if num_shared:
+            on_shared = weights[:, :num_shared].view(rows, num_kv_heads, -1, num_shared)
+            shared = torch.bmm(
+                on_shared.transpose(0, 1).flatten(1, 2), self._read(values, group.shared)
+            )
+            mixed += shared.view(num_kv_heads, rows, -1, dim).transpose(0, 1).reshape(mixed.shape)
+        return mixed
+
+    def _prefill(
+        self, row: PrefillRow, queries: Tensor, keys: Tensor, values: Tensor, scale: float
+    ) -> Tensor:
+        """[num_tokens, num_heads, head_dim] of one row."""
+        _, num_heads, dim = queries.shape
+        num_kv_heads, kv_len = keys.shape[0], row.bias.shape[1]
+        # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
+        grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
+        shape = (num_kv_heads, num_heads // num_kv_heads, kv_len, dim)
+        mixed = functional.scaled_dot_product_attention(
+            grouped,
+            self._read(keys, row.pages)[:, None, :kv_len].expand(shape),
+            self._read(values, row.pages)[:, None, :kv_len].expand(shape),
+            attn_mask=row.bias,
+            scale=scale,
+        )
+        return mixed.flatten(0, 1).transpose(0, 1)
+
+    def _read(self, cached: Tensor, pages: Tensor) -> Tensor:
+        """cached: [num_kv_heads, num_slots, head_dim]; all slots of `pages`, one after another."""
+        num_kv_heads, _, dim = cached.shape
+        in_pages = cached.view(num_kv_heads, -1, self.page_size * dim)
+        return in_pages.index_select(1, pages).view(num_kv_heads, -1, dim)
 
 
-def plan_attention(batch: Batch, pool: KVPool) -> AttentionPlan:
-    """Sort the batch's rows into decode groups and prefill rows."""
-    slots = _row_slots(batch)
+def plan_attention(batch: Batch, pool: KVPool, *, num_heads: int) -> AttentionPlan:
+    """Sort the batch's rows into decode groups and prefill rows. `num_heads`: of the queries."""
     lengths = np.diff(batch.qo_indptr)
-    decodes = [row for row in np.argsort(batch.kv_lens, kind="stable") if lengths[row] == 1]
-    groups = [decodes[i : i + GROUP_ROWS] for i in range(0, len(decodes), GROUP_ROWS)]
+    groups = [
+        group
+        for rows, num_shared in _clusters(batch, np.flatnonzero(lengths == 1).tolist())
+        for group in _even_groups(batch, rows, num_shared)
+    ]
     return AttentionPlan(
         pool=pool,
+        page_size=batch.page_size,
         slots=torch.from_numpy(batch.slots.astype(np.int64)),
-        decodes=[_decode_group(batch, group, slots) for group in groups],
-        prefills=[
-            _prefill_row(batch, row, slots[row])
-            for row in range(batch.num_rows)
-            if lengths[row] > 1
+        decodes=[
+            _decode_group(batch, rows, num_shared, pool=pool, num_heads=num_heads)
+            for rows, num_shared in groups
         ],
+        prefills=[_prefill_row(batch, row) for row in np.flatnonzero(lengths > 1).tolist()],
     )
 
 
-def _row_slots(batch: Batch) -> list[NDArray[np.int64]]:
-    """For each row the slots of all tokens that it attends to, in order."""
-    offsets = np.arange(batch.page_size, dtype=np.int64)
-    found = []
-    for row in range(batch.num_rows):
-        pages = batch.kv_indices[batch.kv_indptr[row] : batch.kv_indptr[row + 1]].astype(np.int64)
-        slots = (pages[:, None] * batch.page_size + offsets).reshape(-1)
-        found.append(slots[: batch.kv_lens[row]])
-    return found
+Rows = tuple[list[int], int]
+"""Rows of a batch, and how many first pages they are to share."""
 
 
-def _decode_group(batch: Batch, rows: list[int], slots: list[NDArray[np.int64]]) -> DecodeGroup:
-    shared = _common_length([slots[row] for row in rows])
-    own = [slots[row][shared:] for row in rows]
-    width = max(len(row) for row in own)
-    padded = np.zeros((len(rows), width), dtype=np.int64)
-    bias = np.full((len(rows), width), -np.inf, dtype=np.float32)
-    for index, row in enumerate(own):
-        padded[index, : len(row)] = row
-        bias[index, : len(row)] = 0.0
+def _clusters(batch: Batch, rows: list[int]) -> Iterator[Rows]:
+    """Decodes by what they share: those with a common beginning that pays, then all others."""
+    by_first: dict[int, list[int]] = {}
+    for row in rows:
+        by_first.setdefault(int(_pages(batch, row)[0]), []).append(row)
+    others = []
+    for cluster in by_first.values():
+        num_shared = _num_common(batch, cluster) if len(cluster) > 1 else 0
+        if (len(cluster) - 1) * num_shared * batch.page_size >= WORTH_SHARING:
+            yield cluster, num_shared
+        else:
+            others += cluster
+    if others:
+        yield others, 0
+
+
+def _even_groups(batch: Batch, rows: list[int], num_shared: int) -> Iterator[Rows]:
+    """The rows in groups of similar length."""
+    skipped = num_shared * batch.page_size
+    group: list[int] = []
+    for row in sorted(rows, key=lambda row: int(batch.kv_lens[row])):
+        length = int(batch.kv_lens[row]) - skipped
+        if group and length > UNEVEN * (batch.kv_lens[group[0]] - skipped) + batch.page_size:
+            yield group, num_shared
+            group = []
+        group.append(row)
+    yield group, num_shared
+
+
+def _num_common(batch: Batch, rows: list[int]) -> int:
+    """How many first pages are the same in all rows; every row keeps a slot of its own."""
+    num = (int(batch.kv_lens[rows].min()) - 1) // batch.page_size
+    first = _pages(batch, rows[0])[:num]
+    for row in rows[1:]:
+        different = np.flatnonzero(_pages(batch, row)[:num] != first[:num])
+        num = int(different[0]) if len(different) else num
+    return num
+
+
+def _pages(batch: Batch, row: int) -> NDArray[np.int32]:
+    return batch.kv_indices[batch.kv_indptr[row] : batch.kv_indptr[row + 1]]
+
+
+def _decode_group(
+    batch: Batch, rows: list[int], num_shared: int, *, pool: KVPool, num_heads: int
+) -> DecodeGroup:
+    num_kv_heads, num_slots = pool.keys.shape[1:3]
+    skipped = num_shared * batch.page_size
+    own_lens = batch.kv_lens[rows] - skipped
+    width = int(own_lens.max())
+    places = np.arange(width)
+    table = np.zeros((len(rows), -(-width // batch.page_size)), dtype=np.int32)
+    for index, row in enumerate(rows):
+        own = _pages(batch, row)[num_shared:]
+        table[index, : len(own)] = own
+    slots = table[:, places // batch.page_size] * batch.page_size + places % batch.page_size
+    is_own = places < own_lens[:, None]
+    # Padding reads the row's first slot: a number that is there, or -inf would meet a NaN.
+    slots = np.where(is_own, slots, slots[:, :1])
+    shape = (len(rows), num_kv_heads, num_heads // num_kv_heads, width)
+    heads = np.arange(num_kv_heads, dtype=np.int32)[:, None, None] * num_slots
+    bias = np.where(is_own, np.float32(0.0), np.float32(-np.inf))
+    columns = np.broadcast_to(slots[:, None, None] + heads, shape).astype(np.int32).reshape(-1)
+    num_queries = len(rows) * num_heads
+    starts = torch.arange(num_queries + 1, dtype=torch.int32) * width
     return DecodeGroup(
         tokens=torch.from_numpy(batch.qo_indptr[rows].astype(np.int64)),
-        shared=torch.from_numpy(slots[rows[0]][:shared].copy()),
-        own=torch.from_numpy(padded.reshape(-1)),
-        bias=torch.from_numpy(bias)[None, :, None, :],
+        shared=torch.from_numpy(_pages(batch, rows[0])[:num_shared].astype(np.int64)),
+        bias=torch.sparse_csr_tensor(
+            starts,
+            torch.from_numpy(columns),
+            torch.from_numpy(bias)[:, None, None].expand(shape).reshape(-1),
+            size=(num_queries, num_kv_heads * num_slots),
+            check_invariants=False,
+        ),
+        columns=torch.from_numpy(columns),
+        offsets=starts[:-1],
     )
 
 
-def _common_length(rows: list[NDArray[np.int64]]) -> int:
-    """How many first slots are the same in all rows; every row keeps one of its own."""
-    shortest = min(len(row) for row in rows) - 1
-    if len(rows) == 1:
-        return 0
-    same = np.ones(shortest, dtype=bool)
-    for row in rows[1:]:
-        same &= row[:shortest] == rows[0][:shortest]
-    return shortest if same.all() else int(np.argmin(same))
-
-
-def _prefill_row(batch: Batch, row: int, slots: NDArray[np.int64]) -> PrefillRow:
+def _prefill_row(batch: Batch, row: int) -> PrefillRow:
     start, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
-    kv_len = len(slots)
-    first = kv_len - (end - start)  # the position of the row's first token
-    positions = torch.arange(first, kv_len)
+    kv_len = int(batch.kv_lens[row])
+    positions = torch.arange(kv_len - (end - start), kv_len)
+    later = torch.arange(kv_len)[None, :] > positions[:, None]
     return PrefillRow(
         start=start,
         end=end,
-        slots=torch.from_numpy(slots),
-        allowed=torch.arange(kv_len)[None, :] <= positions[:, None],
+        pages=torch.from_numpy(_pages(batch, row).astype(np.int64)),
+        bias=torch.zeros(later.shape).masked_fill_(later, -torch.inf),
     )
-
-
-def _decode(
-    group: DecodeGroup, queries: Tensor, keys: Tensor, values: Tensor, scale: float
-) -> Tensor:
-    """One softmax over the shared and the own slots of each row: [B, num_heads, head_dim]."""
-    num_kv_heads, _, head_dim = keys.shape
-    rows = len(group.tokens)
-    per_kv = queries.shape[0] // num_kv_heads
-    # [num_kv_heads, B, per_kv, head_dim]: the queries that read the same keys stand together
-    q = queries[:, group.tokens].view(num_kv_heads, per_kv, rows, head_dim).transpose(1, 2)
-    q = (q * scale).reshape(num_kv_heads, rows * per_kv, head_dim)
-    own_keys = keys.index_select(1, group.own).view(num_kv_heads * rows, -1, head_dim)
-    own_values = values.index_select(1, group.own).view(num_kv_heads * rows, -1, head_dim)
-    own_q = q.view(num_kv_heads * rows, per_kv, head_dim)
-    own = torch.bmm(own_q, own_keys.transpose(1, 2)).view(num_kv_heads, rows, per_kv, -1)
-    own += group.bias
-    num_shared = len(group.shared)
-    if num_shared == 0:
-        weights = own.softmax(-1).view(num_kv_heads * rows, per_kv, -1)
-        mixed = torch.bmm(weights, own_values).view(num_kv_heads, rows, per_kv, head_dim)
-    else:
-        shared_keys = keys.index_select(1, group.shared)
-        shared = torch.bmm(q, shared_keys.transpose(1, 2))
-        scores = torch.cat([shared.view(num_kv_heads, rows, per_kv, -1), own], dim=-1)
-        weights = scores.softmax(-1)
-        on_shared = weights[..., :num_shared].reshape(num_kv_heads, rows * per_kv, -1)
-        on_own = weights[..., num_shared:].reshape(num_kv_heads * rows, per_kv, -1)
-        mixed = torch.bmm(on_shared, values.index_select(1, group.shared)).view(
-            num_kv_heads, rows, per_kv, head_dim
-        )
-        mixed = mixed + torch.bmm(on_own, own_values).view_as(mixed)
-    return mixed.transpose(0, 1).reshape(rows, -1, head_dim)
-
-
-def _prefill(
-    row: PrefillRow, queries: Tensor, keys: Tensor, values: Tensor, scale: float
-) -> Tensor:
-    """[num_tokens, num_heads, head_dim] of one row."""
-    mixed = functional.scaled_dot_product_attention(
-        queries[None, :, row.start : row.end],
-        keys.index_select(1, row.slots)[None],
-        values.index_select(1, row.slots)[None],
-        attn_mask=row.allowed,
-        scale=scale,
-        enable_gqa=True,
-    )
-    return mixed[0].transpose(0, 1)

@@ -31,13 +31,13 @@ class KVPool:
         self.values = torch.empty(shape, dtype=dtype, device=device)
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
-        """slots: int64 [num_tokens]; keys, values: [num_kv_heads, num_tokens, head_dim]."""
-        self.keys[layer].index_copy_(1, slots, keys)
-        self.values[layer].index_copy_(1, slots, values)
+        """slots: int64 [num_tokens]; keys, values: [num_tokens, num_kv_heads, head_dim]."""
+        self.keys[layer].index_copy_(1, slots, keys.transpose(0, 1).to(self.keys.dtype))
+        self.values[layer].index_copy_(1, slots, values.transpose(0, 1).to(self.values.dtype))
 
 
 def bytes_per_token(
-    *, num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
+    *, num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype = torch.float32
 ) -> int:
     """KV bytes of one token over all layers."""
     return 2 * num_layers * num_kv_heads * head_dim * dtype.itemsize

@@ -11,22 +11,49 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence as Tokens
+from typing import Any, Protocol
 
 PageKey = tuple[int, ...]
 
 
 class PageNode:
-    """A cached page; the path from the root spells the prefix that it completes."""
+    """A cached page; the path from the root spells the prefix that it completes. `depth`: pages on
+    that path. `born`: rises with every page that is cached. `waiters`: the observer's, who would go
+    on from here, by the page that they would go on with.
+    """
 
-    __slots__ = ("children", "key", "locks", "page", "parent", "used")
+    __slots__ = (
+        "born",
+        "children",
+        "depth",
+        "key",
+        "locks",
+        "page",
+        "parent",
+        "used",
+        "waiters",
+    )
 
-    def __init__(self, key: PageKey, page: int, parent: PageNode | None) -> None:
+    def __init__(self, key: PageKey, page: int, parent: PageNode | None, born: int = 0) -> None:
         self.key = key
         self.page = page
         self.parent = parent
+        self.born = born
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.waiters: dict[PageKey | None, dict[int, Any]] | None = None
         self.children: dict[PageKey, PageNode] = {}
         self.locks = 0
         self.used = 0
+
+
+class Observer(Protocol):
+    """Who is told what becomes of the nodes that have `waiters`."""
+
+    def grown(self, node: PageNode) -> None:
+        """The page that some waiters of its parent would go on with is cached."""
+
+    def dropped(self, node: PageNode) -> None:
+        """A node with waiters is evicted."""
 
 
 class PrefixCache:
@@ -39,11 +66,13 @@ class PrefixCache:
         self.page_size = page_size
         self.reuse = reuse
         self.root = PageNode((), -1, None)
+        self.observer: Observer | None = None
         self.num_cached = 0
         self._free = list(range(num_pages - 1, -1, -1))
         self._num_unlocked = 0
         self._leaves: list[tuple[int, int, PageNode]] = []  # heap; entries may be out of date
         self._clock = itertools.count(1)
+        self._births = itertools.count(1)
 
     @property
     def num_free(self) -> int:
@@ -103,10 +132,13 @@ class PrefixCache:
             self.free(page)
             self.lock(child)
             return child
-        child = PageNode(key, page, parent)
+        child = PageNode(key, page, parent, next(self._births))
         child.locks = 1
         if self.reuse:
             parent.children[key] = child
+        if parent.waiters and key in parent.waiters:
+            assert self.observer is not None, "waiters are an observer's"
+            self.observer.grown(child)
         self.num_cached += 1
         return child
 
@@ -146,6 +178,9 @@ class PrefixCache:
         self._num_unlocked -= 1
         if self.reuse:
             del parent.children[node.key]
+            if node.waiters:
+                assert self.observer is not None, "waiters are an observer's"
+                self.observer.dropped(node)
             if parent is not self.root and parent.locks == 0:
                 self._offer(parent)
 

@@ -13,7 +13,9 @@ from runtime.sampling.request import Sampled, SampleRequest
 
 
 class Executor(Protocol):
-    """The handle that `forward` returns is the executor's own business."""
+    """The handle that `forward` returns is the executor's own business. Either raises `MemoryError`
+    when a smaller batch might do; whatever it has written by then belongs to nobody.
+    """
 
     def forward(self, batch: Batch) -> Any: ...
 

@@ -6,6 +6,9 @@ the rows that draw or score a token.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,25 +16,40 @@ from torch import Tensor
 from runtime.attention.torch import plan_attention
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
-from runtime.model.general import GeneralModel
+from runtime.executor.head import draw_tokens
+from runtime.model.base import Model
 from runtime.sampling.request import Sampled, SampleRequest, Top
-from runtime.sampling.sampler import sample, score, tops
+from runtime.sampling.sampler import score, tops
 
 SCORED_AT_ONCE = 256
 """Rows whose logits are in memory together: of 50,000 tokens they take 50 MB."""
 
 
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """What torch raises when there is no memory, as Python does."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(str(error)) from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # of the CPU's allocator
+            raise
+        raise MemoryError(str(error)) from error
+
+
 class ModelRunner:
     """An `Executor` over a real model."""
 
-    def __init__(self, model: GeneralModel, pool: KVPool) -> None:
+    def __init__(self, model: Model, pool: KVPool) -> None:
         self._model = model
         self._pool = pool
 
     @torch.inference_mode()
+    @memory_errors()
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states of the rows whose logits are needed: those that draw, then those scored."""
-        plan = plan_attention(batch, self._pool)
+        plan = plan_attention(batch, self._pool, num_heads=self._model.shape.num_heads)
         hidden = self._model.hidden(
             torch.from_numpy(batch.token_ids.astype(np.int64)),
             torch.from_numpy(batch.positions.astype(np.int64)),
@@ -41,13 +59,12 @@ class ModelRunner:
         return hidden[torch.from_numpy(needed)]
 
     @torch.inference_mode()
+    @memory_errors()
     def sample(self, hidden: Tensor, batch: Batch, request: SampleRequest) -> Sampled:
         num_drawn = len(batch.sample_at)
         if len(hidden) == 0:
             return Sampled((), (), ())
-        logits = self._model.logits(hidden[:num_drawn])
-        tokens, logprobs = sample(logits, request)
-        found = tops(logits, [row.num_top for row in request.rows])
+        drawn = draw_tokens(self._model, hidden[:num_drawn], request)
         scores: list[float] = []
         score_tops: list[Top] = []
         for begin in range(num_drawn, len(hidden), SCORED_AT_ONCE):
@@ -55,4 +72,4 @@ class ModelRunner:
             here = slice(begin - num_drawn, begin - num_drawn + SCORED_AT_ONCE)
             scores += score(logits, batch.score_targets[here])
             score_tops += tops(logits, request.score_tops[here])
-        return Sampled(tokens, logprobs, scores, found, score_tops)
+        return Sampled(drawn.tokens, drawn.logprobs, scores, drawn.tops, score_tops)

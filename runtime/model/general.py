@@ -7,17 +7,18 @@ layers, so nothing is ambient.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AttentionInterface
 
 from runtime.attention.torch import AttentionPlan, plan_attention
 from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.errors import UnsupportedModelError
+from runtime.model.base import shape_of
 from runtime.sequence import Sequence
 
 ATTENTION = "sgdsl_paged"
@@ -45,22 +46,12 @@ def paged_attention(
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: int = module.layer_idx  # type: ignore[assignment]
-    out = attention_plan.run(layer, query[0], key[0], value[0], scale)
+    queries, keys, values = (each[0].transpose(0, 1) for each in (query, key, value))
+    out = attention_plan.run(layer, queries, keys, values, scale)
     return out[None], None
 
 
 AttentionInterface.register(ATTENTION, paged_attention)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelShape:
-    """What the engine's sizes follow from."""
-
-    num_layers: int
-    num_kv_heads: int
-    head_dim: int
-    vocab_size: int
-    context_len: int
 
 
 class GeneralModel:
@@ -69,16 +60,7 @@ class GeneralModel:
     def __init__(self, model: Any) -> None:
         self._decoder = model.get_decoder()
         self._head: nn.Module = model.get_output_embeddings()
-        self.dtype: torch.dtype = model.dtype
-        config = model.config.get_text_config()
-        heads = config.num_attention_heads
-        self.shape = ModelShape(
-            num_layers=config.num_hidden_layers,
-            num_kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-            vocab_size=self._head.weight.shape[0],
-            context_len=config.max_position_embeddings,
-        )
+        self.shape = shape_of(model)
 
     @torch.inference_mode()
     def probe(self) -> None:
@@ -93,11 +75,12 @@ class GeneralModel:
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
             num_slots=1,
-            dtype=self.dtype,
         )
         sequence = Sequence([0])
         sequence.pages = [0]
-        plan = plan_attention(build_batch([Grant(sequence, 0, 1)], page_size=1), pool)
+        plan = plan_attention(
+            build_batch([Grant(sequence, 0, 1)], page_size=1), pool, num_heads=shape.num_heads
+        )
         first = torch.zeros(1, dtype=torch.int64)
         try:
             self.hidden(first, first, plan)
@@ -121,7 +104,14 @@ class GeneralModel:
         hidden: Tensor = out.last_hidden_state[0]
         return hidden
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [num_rows, hidden_size]; returns float32 [num_rows, vocab_size]."""
-        logits: Tensor = self._head(hidden)
-        return logits.float()
+    def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.
+        Returns float32 [num_rows, num_tokens].
+        """
+        head: Any = self._head
+        if tokens is None or type(head) is not nn.Linear:
+            logits: Tensor = head(hidden).float()
+            return logits if tokens is None else logits[:, tokens]
+        bias: Tensor | None = head.bias
+        chosen = None if bias is None else bias[tokens]
+        return functional.linear(hidden, head.weight[tokens], chosen).float()

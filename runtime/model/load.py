@@ -25,35 +25,62 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from runtime.model.base import Model
 from runtime.model.chat_template import chat_template_of
+from runtime.model.decoder import FAMILIES, LeanModel, is_lean
 from runtime.model.general import ATTENTION, GeneralModel
+from runtime.model.linear import has_int8
 from runtime.models.errors import BrokenModelError
+from runtime.threads import num_threads
 from runtime.tokenizer import Tokenizer
-from sgdsl.errors import SgdslError
+from sgdsl.errors import SgdslError, UsageError
+
+TORCH_DTYPES = {
+    # The promises of exactness are about float32, so nothing else is chosen unasked.
+    "auto": torch.float32,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "int8": torch.int8,
+}
 
 _NAMES_SHOWN = 3
 _REASON_CHARACTERS = 200
 
 
-def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> GeneralModel:
-    """The folder's causal language model, over our attention.
+def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> Model:
+    """The folder's causal language model, over our attention: the lean decoder where it computes
+    the same, and transformers' own code otherwise, or where `decoder` is "general". dtype: of the
+    weights, one of `runtime.config.DTYPES`.
 
-    Raises BrokenModelError when transformers cannot load it, or had to make weights up, and
-    UnsupportedModelError when it asks for an attention that is not ours.
+    Raises BrokenModelError when transformers cannot load it, or had to make weights up,
+    UnsupportedModelError when it asks for an attention that is not ours, and UsageError for an int8
+    that cannot be had.
     """
     config = _load_config(folder)
+    lean = decoder == "auto" and is_lean(config)
+    if dtype == "int8" and not (lean and has_int8()):
+        raise UsageError(
+            f"dtype='int8' is for x86 processors and the families that the lean decoder runs"
+            f" ({', '.join(FAMILIES)}), not for a model of the type {config.model_type!r} here; use"
+            " 'float32' or 'bfloat16'"
+        )
+    chosen = TORCH_DTYPES[dtype]
+    torch.set_num_threads(num_threads(torch.get_num_threads()))
     with _explained(folder, "the weights"), _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
-            dtype=dtype,
+            dtype=torch.float32 if lean else chosen,
             attn_implementation=ATTENTION,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # they are in the report, by name
         )
         model, report = loaded  # its signature does not tell of the pair
         _refuse_misfits(folder, report)
-    network = GeneralModel(model.requires_grad_(False))
+    model.requires_grad_(False)
+    if lean:
+        return LeanModel(model, dtype=chosen)
+    network = GeneralModel(model)
     network.probe()
     return network
 

@@ -13,26 +13,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.sampling.request import NO_TOKEN, SampleRequest, SampleRow, Top
+from runtime.sampling.request import NO_TOKEN, SampleRow, Top
 
 
-def sample(logits: Tensor, request: SampleRequest) -> tuple[list[int], list[float]]:
-    """logits: float32 [num_rows, vocab_size], the model's own. Returns each row's token and its
-    log-probability under the model (0.0 where it was not asked for).
+def sample(
+    logits: Tensor, rows: Sequence[SampleRow], allowed: Tensor | None = None
+) -> tuple[list[int], list[float]]:
+    """logits: float32 [num_rows, num_tokens], the model's own; allowed: bool, of the same shape.
+    Returns each row's token and its log-probability under the model (0.0 where it was not asked
+    for).
     """
-    adjusted = _penalised(logits, request.rows)
-    if request.bitmask is not None:
-        allowed = unpack(request.bitmask, logits.shape[1])
+    adjusted = _penalised(logits, rows)
+    if allowed is not None:
         adjusted = adjusted.masked_fill(~allowed, -torch.inf)
     greatest, likeliest = adjusted.max(dim=-1)
     possible = greatest.isfinite().tolist()
     tokens: list[int] = likeliest.tolist()
-    for index, row in enumerate(request.rows):
+    for index, row in enumerate(rows):
         if not possible[index]:
             tokens[index] = NO_TOKEN
         elif not row.greedy:
             tokens[index] = draw(adjusted[index], row)
-    asked = [i for i, row in enumerate(request.rows) if row.wants_logprob and possible[i]]
+    asked = [i for i, row in enumerate(rows) if row.wants_logprob and possible[i]]
     logprobs = [0.0] * len(tokens)
     if asked:
         known = logits[asked].log_softmax(-1)

@@ -9,11 +9,17 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import sys
 
+from runtime.config import DTYPES
+from runtime.policies import POLICIES
 from sgdsl.errors import UsageError
 
 DEFAULT_PORT = 30_000
 KEY_VARIABLE = "SGDSL_API_KEY"
+
+MAX_WAITING, MAX_WAITING_TOKENS = 10_000, 10_000_000
+"""Of a server: as tokens and as text, the latter take about half a gigabyte."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="'default' (SmolLM2-135M-Instruct), a folder, or a Hugging Face hub id",
     )
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default="auto",
+        help="the type of the weights; auto is float32, int8 is faster and loses a little",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help=f"{DEFAULT_PORT}; 0: a free one"
@@ -31,6 +43,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-insecure",
         action="store_true",
         help=f"listen on other addresses than the loopback without a key in {KEY_VARIABLE}",
+    )
+    parser.add_argument(
+        "--policy",
+        default="lpm",
+        choices=sorted(POLICIES),
+        help="in which order those that wait are computed",
+    )
+    parser.add_argument(
+        "--max-waiting",
+        type=int,
+        default=MAX_WAITING,
+        metavar="N",
+        help=f"refuse runs while so many sequences wait; {MAX_WAITING:,}",
+    )
+    parser.add_argument(
+        "--max-waiting-tokens",
+        type=int,
+        default=MAX_WAITING_TOKENS,
+        metavar="N",
+        help=f"refuse runs while so many tokens wait; {MAX_WAITING_TOKENS:,}",
     )
 
 
@@ -44,7 +76,9 @@ def run(options: argparse.Namespace) -> int:
     from runtime.local import Runtime
     from runtime.server.programs import make_app
 
-    with Runtime(options.model) as runtime:
+    limits = {name: getattr(options, name) for name in ("max_waiting", "max_waiting_tokens")}
+    with Runtime(options.model, dtype=options.dtype, policy=options.policy, **limits) as runtime:
+        sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)
         config = uvicorn.Config(app, host=options.host, port=options.port, log_level="info")
         server = uvicorn.Server(config)

@@ -140,6 +140,7 @@ class _Served(Watcher):
             defaults=decode_defaults(update.get("defaults", {})),
             seed=field_of(update, "seed", int),
             streaming=bool(update.get("streaming")),
+            priority=field_of(update, "priority", int) if "priority" in update else 0,
             answers=list(_answers(update.get("answers", []))),
             partials=_partials(update.get("partials", [])),
         )

@@ -189,9 +189,9 @@ def bearer(key: str | None) -> Mapping[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-def check_model(where: str, model: object) -> None:
+def check_model(where: str, model: object, *, name: str = "model_name") -> None:
     if not isinstance(model, str) or not model:
-        refuse(where, "model_name", model, "the name of a model, a non-empty str")
+        refuse(where, name, model, "the name of a model, a non-empty str")
 
 
 def check_url(where: str, url: object) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from sgdsl.backends.api_arguments import Given, Place, bearer
+from sgdsl.backends.api_arguments import Given, Place, bearer, check_model
 from sgdsl.backends.http import Headers
 from sgdsl.backends.secret import Key
 from sgdsl.errors import UsageError
@@ -54,15 +54,23 @@ def _url(given: Given, model_name: str, base_url: str | None) -> str:
             "OpenAI: where is the Azure resource? give azure_endpoint=, such as "
             "https://my-resource.openai.azure.com, or set AZURE_OPENAI_ENDPOINT"
         )
+    deployment = given["azure_deployment"] or model_name
+    check_model("OpenAI", deployment, name="azure_deployment")
     url = (base_url or f"{str(endpoint).rstrip('/')}/openai").rstrip("/")
     if "/deployments" in url:
         return url
-    return f"{url}/deployments/{quote(given['azure_deployment'] or model_name, safe='')}"
+    return f"{url}/deployments/{quote(deployment, safe='')}"
 
 
 def _credentials(given: Given) -> tuple[Key, Headers]:
     names = ("api_key", "azure_ad_token", "azure_ad_token_provider")
     said = [name for name in names if given[name] is not None]
+    for name in said:
+        if not (isinstance(given[name], str) or callable(given[name])):
+            raise UsageError(  # it may be the key, in some wrapping: it is not shown
+                f"OpenAI: {name} is a {type(given[name]).__name__}; it is a str, or a function "
+                "that gives one"
+            )
     if len(said) > 1:
         raise UsageError(f"OpenAI: {' and '.join(said)} cannot be given together; keep one")
     if said == ["api_key"]:

@@ -26,6 +26,9 @@ from sgdsl.protocol import to_bytes
 Headers = Callable[[str | None], Mapping[str, str]]
 """The headers that go with a key."""
 
+_HEADER = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
+"""What the value of a header may be (RFC 9110, section 5.5), without what is obsolete in it."""
+
 RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 MAX_BODY_BYTES = 64 << 20
@@ -110,6 +113,7 @@ class Http:
     ) -> AsyncIterator[httpx2.Response]:
         key = await self._secret.reveal()
         headers = {"accept-encoding": "identity", **self._headers(key)}
+        self._check(headers)
         content = None
         if body is not None:
             content = to_bytes(body)
@@ -143,6 +147,16 @@ class Http:
             raise self.fault(
                 f"could not be asked: {type(error).__name__}: {reason}{self._hint}", retryable=True
             ) from None
+
+    def _check(self, headers: Mapping[str, str]) -> None:
+        """Refuse what cannot be sent. Whoever else does that shows it, and it may be a key."""
+        for name, value in headers.items():
+            if not _HEADER.fullmatch(value):
+                raise self.fault(
+                    f"could not be asked: the header {name!r}, which may hold the key, has white "
+                    "space around it or a character that no header may have, such as the line "
+                    "break at the end of a file; take it away"
+                )
 
     async def _read(self, response: httpx2.Response) -> bytes:
         content = bytearray()

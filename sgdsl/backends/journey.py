@@ -120,6 +120,7 @@ class Leg(Watcher):
             seed=run.seed,
             streaming=run.streaming,
             num_api_spec_tokens=run.num_api_spec_tokens,
+            priority=run.priority,
             keeps_nodes=getattr(lane.backend, "passes_nodes_on", False),
             answers=journey.answers,
             partials=self._continued(),

@@ -280,6 +280,8 @@ class RuntimeEndpoint(LoopBackend):
 def _beginning(run: Run) -> Json:
     """What the server is told of a run once."""
     made: Json = {"begin": True, "seed": run.seed, "defaults": encode_sampling(run.defaults)}
+    if run.priority:
+        made["priority"] = run.priority
     if isinstance(run, Replica):  # another backend has been at it
         made["answers"] = [
             {"branch": branch, **_encode_answer(answer)} for branch, answer in run.answers

@@ -73,6 +73,7 @@ class Replica(Run):
         streaming: bool = False,
         num_api_spec_tokens: int | None = None,
         keeps_nodes: bool = False,
+        priority: int = 0,
         answers: Iterable[tuple[int, Answered]] = (),
         partials: dict[int, str] | None = None,
     ) -> None:
@@ -83,6 +84,7 @@ class Replica(Run):
             streaming=streaming,
             num_api_spec_tokens=num_api_spec_tokens,
             keeps_nodes=keeps_nodes,
+            priority=priority,
         )
         self.watcher: Watcher = watcher
         self.answers = list(answers)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from sgdsl.errors import BackendError
+from sgdsl.errors import BackendError, told
 
 Key = str | Callable[[], str] | None
 """A key, what makes one (called before each request, on a thread of its own), or none."""
@@ -38,10 +38,13 @@ class Secret:
         try:
             key = await asyncio.to_thread(self._key)
         except Exception as error:
+            raise BackendError(f"what makes the key raised {told(error)}") from error
+        given: object = key
+        if given is not None and not isinstance(given, str):
             raise BackendError(
-                f"what makes the key raised {type(error).__name__}: {error}"
-            ) from error
-        if key not in self._known:
+                f"what makes the key gave a {type(given).__name__}; have it give a str"
+            )
+        if key and key not in self._known:
             self._known.append(key)
         return key
 
@@ -53,7 +56,7 @@ class Secret:
 
     def scrub_error(self, error: BaseException) -> None:
         """The same for an error's message: also that of one which quotes an answer."""
-        said = str(error)
+        said = told(error)
         if self.scrub(said) != said:
             error.args = tuple(
                 self.scrub(each) if isinstance(each, str) else each for each in error.args

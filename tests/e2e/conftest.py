@@ -14,7 +14,7 @@ from runtime.grammar_store import GrammarStore
 from runtime.model.load import load_tokenizer
 from runtime.service import Service
 from runtime.tokenizer import Tokenizer
-from tests.fakes import HashExecutor
+from tests.fakes import HashExecutor, Hope
 from tests.tiny_llama import CONTEXT_LENGTH, VOCAB_SIZE
 
 
@@ -24,9 +24,13 @@ def tokenizer(tiny_llama_path: Path) -> Tokenizer:
 
 
 class HashService(Service):
-    """The real service and engine around the fake executor."""
+    """The real service and engine around the fake executor. `hopes`: sequences are let in without
+    regard to what they will need, so that many are preempted.
+    """
 
-    def __init__(self, tokenizer: Tokenizer, *, num_pages: int, **options: Any) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, num_pages: int, hopes: bool = False, **options: Any
+    ) -> None:
         config = RuntimeConfig(**options)
         self.executor = HashExecutor(vocab_size=VOCAB_SIZE, num_slots=num_pages * config.page_size)
         self.grammars = grammars = GrammarStore(tokenizer.vocabulary)
@@ -38,11 +42,13 @@ class HashService(Service):
             num_pages=num_pages,
             context_len=CONTEXT_LENGTH,
         )
+        if hopes:
+            self.engine.scheduler.usage = Hope()
         super().__init__(
             self.engine,
             grammars,
             chat_template=tokenizer.chat_template,
-            max_in_flight=config.in_flight,
+            max_in_flight=config.sizes(num_pages * config.page_size).max_in_flight,
         )
 
     def check_idle(self) -> None:

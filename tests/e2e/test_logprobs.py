@@ -149,7 +149,12 @@ def test_in_a_batch_under_pressure_each_row_gets_its_own(
 ) -> None:
     """Prompts are scored in pieces, preempted, and scored again."""
     service = make_service(
-        num_pages=10, page_size=4, token_budget=12, max_running=6, prefix_cache=prefix_cache
+        num_pages=10,
+        page_size=4,
+        token_budget=12,
+        max_running=6,
+        prefix_cache=prefix_cache,
+        hopes=True,
     )
     prompts = ["the work " * (count % 7 + 8) + f"{count}" for count in range(18)]
     rows = [(prompt, ASKED[index % len(ASKED)]) for index, prompt in enumerate(prompts)]

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from numpy.typing import NDArray
 
 from runtime.errors import ContextLengthError
+from runtime.policies import POLICIES
 from runtime.sampling.request import SampleRow
 from runtime.tokenizer import Tokenizer
 from sgdsl import ProgramError
@@ -36,6 +37,8 @@ configs = st.fixed_dictionaries(
         "max_running": st.integers(1, 6),
         "token_budget": st.sampled_from([6, 16, 300]),
         "prefix_cache": st.booleans(),
+        "policy": st.sampled_from(sorted(POLICIES)),
+        "hopes": st.booleans(),
     }
 )
 
@@ -56,7 +59,9 @@ def test_a_batch_is_what_the_programs_are_one_by_one(
     num_slots: int,
     seed: int,
 ) -> None:
-    """Texts, variables and reads; greedy and sampled, with cache and without, under pressure."""
+    """Texts, variables and reads; greedy and sampled, with cache and without, under pressure, in
+    every order.
+    """
     with HashService(tokenizer, num_pages=num_slots // config["page_size"], **config) as service:
         check_batch(service, tokenizer, batch, seed=seed)
 
@@ -108,6 +113,7 @@ def test_when_pages_run_out_rows_are_preempted_and_nothing_changes(
         max_running=6,
         token_budget=32,
         prefix_cache=prefix_cache,
+        hopes=True,
     ) as service:
         check_batch(service, tokenizer, batch, seed=1)
         assert service.engine.scheduler.counts.preemptions > 0

@@ -117,7 +117,7 @@ class Walks:
             options = [mask for mask, _ in arms(self.algebra, node)]
             rng.shuffle(options)
             for mask in options:
-                possible = [byte for byte in range(256) if mask >> byte & 1]
+                possible = _bytes_of(mask)
                 byte = rng.choice([b for b in possible if 32 <= b < 127] or possible)
                 after = step(self.algebra, node, byte)
                 if self.completions.is_alive(after):
@@ -129,13 +129,24 @@ class Walks:
         return (written + self.ending(node)).decode()
 
     def ending(self, node: Expr) -> bytes:
-        """The completion, asked for anew after each byte, as it depends on what was written."""
+        """The completion, asked for anew after each byte, as it depends on what was written. One
+        that is not sure may have to become another, as masks know: then the cheapest way out.
+        """
         written = b""
         while not node.nullable:
-            byte = next(self.completions.spelling(node).tokens())
+            plan = self.completions.spelling(node)
+            byte = next(plan.tokens())
+            if not plan.is_sure and not self.completions.is_alive(step(self.algebra, node, byte)):
+                others = [b for mask, _ in arms(self.algebra, node) for b in _bytes_of(mask)]
+                byte = min(others, key=lambda b: self.completions.cost(step(self.algebra, node, b)))
             node = step(self.algebra, node, byte)
             written += bytes([byte])
+            assert self.completions.cost(node) < UNREACHABLE, f"a dead end after {written!r}"
         return written
+
+
+def _bytes_of(mask: int) -> list[int]:
+    return [byte for byte in range(256) if mask >> byte & 1]
 
 
 def check_walks(schema: Any, style: Written, seed: int, *, number: int) -> None:

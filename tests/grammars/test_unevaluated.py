@@ -103,3 +103,11 @@ def test_alternatives_that_exclude_each_other_do_not_multiply() -> None:
     constraint = JsonSchema({"type": "object", "anyOf": kinds, "unevaluatedProperties": False})
     assert accepts(constraint, '{"a7":1,"kind":"k7"}')
     assert not accepts(constraint, '{"a7":1,"kind":"k7","a8":1}')
+
+
+def test_where_nothing_is_left_to_evaluate_a_negation_is_known_too() -> None:
+    schema = {"type": "array", "not": {"unevaluatedItems": False, "contains": True}}
+    constraint = JsonSchema(schema, property_order="any")
+    for value in ARRAYS:
+        text = json.dumps(value, separators=(",", ":"))
+        assert accepts(constraint, text) == Draft202012Validator(schema).is_valid(value)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime import Runtime
-from runtime.config import RuntimeConfig, config_from, num_pages
+from runtime.cache.kv import KVPool
+from runtime.config import OPTIONAL, RuntimeConfig, config_from, num_pages
 from sgdsl.errors import UsageError
 
-COUNTS = ["page_size", "max_running", "token_budget", "kv_bytes", "max_in_flight", "context_len"]
-OPTIONAL = COUNTS[3:]
+COUNTS = ["page_size", *OPTIONAL]
 
 
 @pytest.mark.parametrize("value", ["16", "4GB", 1.5, 2.0, True, False, 0, -5, [1], b"1"])
@@ -40,6 +41,13 @@ def test_the_prefix_cache_is_on_or_off(value: Any) -> None:
         RuntimeConfig(prefix_cache=value)
 
 
+@pytest.mark.parametrize("value", ["LPM", "", None, 1, ["lpm"]])
+def test_a_policy_is_one_of_four(value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        RuntimeConfig(policy=value)
+    assert str(caught.value) == f"policy={value!r}: it must be one of lpm, dfs, fcfs, sjf"
+
+
 def test_a_pool_has_whole_pages_and_at_least_one() -> None:
     assert num_pages(1599, bytes_per_token=100, page_size=8) == 1
     assert num_pages(1600, bytes_per_token=100, page_size=8) == 2
@@ -65,3 +73,48 @@ def test_more_memory_than_there_is_is_refused_by_the_runtime(
     message = str(caught.value)
     assert message.startswith(f"kv_bytes={kv_bytes} is more memory than can be had")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("kv_bytes", [None, 1 << 60])
+def test_a_pool_that_cannot_be_had_is_a_smaller_one_unless_it_was_asked_for(
+    tiny_llama_path: Path, monkeypatch: pytest.MonkeyPatch, kv_bytes: int | None
+) -> None:
+    asked: list[int] = []
+
+    def allocate(*, num_slots: int, **shape: Any) -> KVPool:
+        asked.append(num_slots)
+        if num_slots > 2000:
+            raise MemoryError
+        return KVPool(num_slots=num_slots, **shape)
+
+    monkeypatch.setattr("runtime.local.KVPool", allocate)
+    if kv_bytes is not None:
+        with pytest.raises(UsageError, match="more memory than can be had"):
+            Runtime(tiny_llama_path, kv_bytes=kv_bytes)
+        assert len(asked) == 1
+        return
+    with Runtime(tiny_llama_path) as runtime:
+        assert 1000 < asked[-1] <= 2000 < asked[-2]
+        assert runtime.num_pages == asked[-1] // 16
+        assert re.search(r"KV pool \d+ MiB \([\d,]+ MiB could not be had\) = 1,", runtime.summary)
+        assert f"up to {asked[-1] // 128} rows and 512 tokens a step" in runtime.summary
+
+
+@pytest.mark.parametrize(
+    ("options", "pool_tokens", "expected"),
+    [
+        ({}, 90_000, (64, 512, 128)),
+        ({}, 1280, (10, 512, 20)),
+        ({}, 16, (1, 512, 2)),
+        ({"max_running": 200}, 1280, (200, 1600, 400)),
+        ({"max_running": 4, "token_budget": 8}, 90_000, (4, 8, 8)),
+        ({"token_budget": 32}, 90_000, (32, 32, 64)),
+        ({"max_in_flight": 7}, 90_000, (64, 512, 7)),
+        ({"max_waiting": 9}, 90_000, (64, 512, 9)),
+    ],
+)
+def test_sizes_follow_from_the_pool_and_each_can_be_given(
+    options: dict[str, int], pool_tokens: int, expected: tuple[int, int, int]
+) -> None:
+    sizes = config_from(options).sizes(pool_tokens)
+    assert (sizes.max_running, sizes.token_budget, sizes.max_in_flight) == expected

@@ -9,10 +9,12 @@ from hypothesis import given, settings, strategies as st
 
 from runtime.batch import Grant, build_batch
 from runtime.cache.prefix import PrefixCache
+from runtime.foresight import Ahead, Usage
+from runtime.policies import POLICIES
 from runtime.sampling.request import SampleRequest, SampleRow
-from runtime.scheduler import Scheduler
+from runtime.scheduler import AGEING, Scheduler
 from runtime.sequence import Sequence
-from tests.fakes import HashExecutor, extend_hash, hash_logits, log_softmax
+from tests.fakes import HashExecutor, Hope, extend_hash, hash_logits, log_softmax
 
 VOCAB = 50
 PAGE = 4
@@ -42,6 +44,8 @@ class Harness:
     token_budget: int = 16
     max_running: int = 4
     reuse: bool = True
+    policy: str = "lpm"
+    hopes: bool = False
     cache: PrefixCache = field(init=False)
     scheduler: Scheduler = field(init=False)
     executor: HashExecutor = field(init=False)
@@ -49,8 +53,13 @@ class Harness:
     def __post_init__(self) -> None:
         self.cache = PrefixCache(num_pages=self.num_pages, page_size=PAGE, reuse=self.reuse)
         self.scheduler = Scheduler(
-            self.cache, token_budget=self.token_budget, max_running=self.max_running
+            self.cache,
+            token_budget=self.token_budget,
+            max_running=self.max_running,
+            policy=POLICIES[self.policy],
         )
+        if self.hopes:
+            self.scheduler.usage = Hope()
         self.executor = HashExecutor(vocab_size=VOCAB, num_slots=self.num_pages * PAGE)
         self.scores: dict[int, dict[int, float]] = {}
 
@@ -84,6 +93,7 @@ class Harness:
         self.cache.check_integrity()
         assert self.cache.num_free + self.cache.num_cached == self.num_pages
         assert self.cache.num_available == self.num_pages
+        assert all(node.waiters is None for node in (self.cache.root, *self.cache.nodes()))
 
 
 @st.composite
@@ -101,6 +111,8 @@ harnesses = st.builds(
     token_budget=st.integers(4, 24),
     max_running=st.integers(1, 4),
     reuse=st.booleans(),
+    policy=st.sampled_from(sorted(POLICIES)),
+    hopes=st.booleans(),
 )
 
 
@@ -114,6 +126,8 @@ def test_every_sampled_token_is_the_naive_one(
     for text in texts:
         sequence = Sequence(text)
         sequence.want_sample()
+        sequence.priority, sequence.work = data.draw(st.integers(-1, 1)), len(text)
+        sequence.ahead = Ahead(len(text) + num_new)
         left[sequence.id] = num_new
         harness.scheduler.add(sequence)
     for _ in range(3000):
@@ -189,7 +203,7 @@ def test_a_shared_prefix_is_computed_once() -> None:
 
 
 def test_the_oldest_keeps_its_pages_when_they_run_out() -> None:
-    harness = Harness(num_pages=8, token_budget=16, max_running=4)
+    harness = Harness(num_pages=8, token_budget=16, max_running=4, hopes=True)
     sequences = [Sequence([index] * 7) for index in range(4)]
     for sequence in sequences:
         sequence.want_sample()
@@ -234,3 +248,91 @@ def test_coming_back_is_no_cache_hit() -> None:
     counts = harness.scheduler.counts
     assert (counts.prompt_tokens, counts.cached_tokens) == (20, 0)
     assert sequence.cached == 16, "but its own meta info tells what was not computed again"
+
+
+@dataclass
+class Job:
+    """A sequence to come: when, and how much it draws of its budget."""
+
+    step: int
+    prompt: list[int]
+    num_new: int
+    budget: int
+    priority: int
+
+
+jobs = st.builds(
+    Job,
+    step=st.integers(0, 30),
+    prompt=st.lists(st.integers(0, 1), min_size=1, max_size=10),
+    num_new=st.integers(1, 6),
+    budget=st.integers(6, 10),
+    priority=st.integers(-3, 3),
+)
+
+
+def perform(harness: Harness, work: list[Job]) -> dict[int, tuple[int, int]]:
+    """Until all are done; for each sequence, how many waited when it came, and how many were let in
+    from then on until it was, itself included.
+    """
+    left: dict[int, int] = {}
+    came: dict[int, tuple[Sequence, int, int]] = {}
+    for step in range(3000):
+        for job in [job for job in work if job.step == step]:
+            sequence = Sequence(job.prompt)
+            sequence.want_sample()
+            sequence.priority, sequence.work = job.priority, len(job.prompt) + job.budget
+            sequence.ahead = Ahead(len(job.prompt) + job.budget)
+            left[sequence.id] = job.num_new
+            num_waiting = sum(each.admission < 0 for each, _, _ in came.values())
+            came[sequence.id] = (sequence, num_waiting, len(came) - num_waiting)
+            harness.scheduler.add(sequence)
+        for sequence, token in harness.step():
+            sequence.append([token])
+            left[sequence.id] -= 1
+            if left[sequence.id] == 0:
+                harness.scheduler.remove(sequence)
+                del left[sequence.id]
+        if not left and step > 30:
+            break
+    assert not left, "everyone comes to an end"
+    harness.check_idle()
+    return {
+        id_: (num_waiting, sequence.admission - num_before + 1)
+        for id_, (sequence, num_waiting, num_before) in came.items()
+    }
+
+
+@settings(max_examples=100, deadline=None)
+@given(harnesses, st.lists(jobs, min_size=1, max_size=60))
+def test_nobody_waits_longer_than_the_bound(harness: Harness, work: list[Job]) -> None:
+    for num_waiting, num_let_in in perform(harness, work).values():
+        assert num_let_in <= AGEING * (num_waiting + 1)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_low_priority_gets_its_turn_however_many_high_ones_come(policy: str) -> None:
+    harness = Harness(max_running=1, policy=policy)
+    high = [Job(step, [1], 1, 6, 3) for step in range(31) for _ in range(2)]
+    low = Job(0, [0], 1, 6, -3)
+    waits = list(perform(harness, [*high[:2], low, *high[2:]]).values())
+    assert waits[2] == (2, 2 + AGEING), "the first two had waited longest, too"
+
+
+def test_a_higher_priority_goes_first() -> None:
+    harness = Harness(max_running=1)
+    low, high = Sequence([1, 2, 3]), Sequence([4, 5, 6])
+    high.priority = 1
+    for sequence in (low, high):
+        sequence.want_sample()
+        harness.scheduler.add(sequence)
+    assert [sequence for sequence, _ in harness.step()] == [high]
+
+
+@settings(max_examples=100, deadline=None)
+@given(harnesses, st.lists(jobs, min_size=1, max_size=40))
+def test_who_is_let_in_by_need_is_never_preempted(harness: Harness, work: list[Job]) -> None:
+    """As long as nothing has shown that budgets are not used up: then their pages are kept."""
+    harness.scheduler.usage = Usage()
+    perform(harness, work)
+    assert harness.scheduler.counts.preemptions == 0

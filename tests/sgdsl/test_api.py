@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -55,6 +56,28 @@ def nodes(expr: Expr) -> list[Node]:
 def only(expr: Expr) -> Any:
     (node,) = nodes(expr)
     return node
+
+
+class Alike(type):
+    """All classes of this metaclass are equal, and none can be hashed."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+
+def test_a_class_that_cannot_be_hashed_is_a_type() -> None:
+    plain: Any = Alike("Point", (), {"__annotations__": {"x": int}})
+    point = dataclass(plain)
+    assert vars(only(sgl.gen("p", type=point)).constraint.parse('{"x":1}')) == {"x": 1}
+
+
+def test_a_document_is_not_kept_by_the_line_that_quotes_from_it() -> None:
+    """A gen with short arguments is made once, and kept."""
+    document = "x" * 2000
+    assert sgl.gen("short", 5) is sgl.gen("short", 5)
+    assert sgl.gen("q", substring_of=document) is not sgl.gen("q", substring_of=document)
 
 
 def test_gen_takes_its_arguments_in_sglangs_order() -> None:

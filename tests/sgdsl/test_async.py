@@ -15,9 +15,11 @@ from pydantic import BaseModel
 
 import sgdsl as sgl
 from sgdsl import STALL, AsyncProgramState, MockBackend, ProgramState, gen, select
+from sgdsl.async_batch import AsyncBatch
 from sgdsl.backends.script import Request
+from sgdsl.batch import Batch
 from sgdsl.run import Run
-from tests.patience import await_that
+from tests.patience import PATIENCE_S, await_that
 from tests.sgdsl.backends import ThreadedBackend
 
 pytestmark = pytest.mark.timeout(30)
@@ -348,6 +350,28 @@ def test_a_batch_has_deadlines(program: Any, style: str) -> None:
     assert statuses(asyncio.run(main(row_timeout_s=SOON_S))) == [first] + ["cancelled"] * 5
 
 
+@pytest.mark.parametrize("how", ["list", "as_completed", "left"])
+def test_a_body_that_outlives_its_failed_run_does_not_hold_a_batch_up(how: str) -> None:
+    @sgl.function
+    async def outlives(s: AsyncProgramState, q: str) -> None:
+        s += gen("a") + gen("lost")
+        await s.get("a")
+        if q == "slow":
+            await asyncio.Event().wait()
+
+    rows, backend = [("slow",), ("quick",)], MockBackend({"lost": OSError("away")}, latency_s=0.01)
+    if how == "list":
+        states = outlives.run_batch(rows, backend=backend, timeout_s=0.2)
+    elif how == "as_completed":
+        pairs = outlives.run_batch(rows, backend=backend, timeout_s=0.2, as_completed=True)
+        states = [state for _, state in pairs]
+    else:
+        for _, state in outlives.run_batch(rows, backend=backend, as_completed=True):
+            states = [state] * 2
+            break
+    assert statuses(states) == ["failed"] * 2
+
+
 # Batches.
 
 
@@ -452,6 +476,45 @@ def test_on_error_raise_ends_a_batch() -> None:
             [(i,) for i in range(5)], backend=MockBackend(reply, max_in_flight=1), on_error="raise"
         )
     assert statuses(raised.value.states) == ["ok", "failed"] + ["cancelled"] * 3
+
+
+@pytest.mark.parametrize("program", [appends, plain])
+def test_a_deadline_behind_the_last_row_is_no_failure(program: Any) -> None:
+    rows = ((i,) for i in range(2))
+    states = program.run_batch(rows, backend=MockBackend(), generator_style=True, timeout_s=0.1)
+    assert statuses([next(states)]) == ["ok"]
+    time.sleep(0.2)
+    assert statuses(list(states)) == ["ok"]
+
+
+@pytest.mark.parametrize("program", [appends, plain])
+def test_a_deadline_that_no_row_has_missed_raises_nothing(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It passes when all rows have ended, and before the batch has noticed."""
+    late = sgl.DeadlineError("just now")
+    monkeypatch.setattr(Batch, "_await", _then(Batch._await, lambda b: b._expire(late)))
+    monkeypatch.setattr(AsyncBatch, "_until", _then_async(AsyncBatch._until))
+    states = program.run_batch(
+        [(0,), (1,)], backend=MockBackend(), on_error="raise", timeout_s=PATIENCE_S
+    )
+    assert statuses(states) == ["ok"] * 2
+
+
+def _then(method: Any, act: Any) -> Any:
+    def both(self: Any, *args: Any, **kwargs: Any) -> None:
+        method(self, *args, **kwargs)
+        act(self)
+
+    return both
+
+
+def _then_async(method: Any) -> Any:
+    async def both(self: Any, *args: Any) -> None:
+        await method(self, *args)
+        self._expire()
+
+    return both
 
 
 def test_an_input_that_raises_ends_a_batch_after_the_rows_before() -> None:

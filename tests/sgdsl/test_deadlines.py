@@ -195,6 +195,43 @@ def test_bodies_that_never_return_are_not_left_behind_without_end(
     ended(states[-1], "cancelled", "bodies of the batch do not return")
 
 
+@pytest.fixture
+def fails_and_sticks() -> Iterator[Any]:
+    """A program that does not notice that its run has failed: its body is stuck by then."""
+    free = threading.Event()
+
+    @sgl.function
+    def program(s: ProgramState, q: str) -> None:
+        s += gen("a") + gen("lost")
+        assert s["a"] == "A"
+        if q == "stuck":
+            free.wait(PATIENCE_S)
+
+    yield program
+    free.set()
+    await_that(lambda: sgl.num_left_behind() == 0)
+
+
+@pytest.mark.parametrize("limit", ["timeout_s", "row_timeout_s"])
+@pytest.mark.parametrize("style", ["list", "generator_style", "as_completed"])
+def test_a_body_that_is_stuck_after_its_run_has_failed_does_not_hold_the_batch_up(
+    fails_and_sticks: Any, style: str, limit: str
+) -> None:
+    backend = MockBackend({"a": "A", "lost": OSError("away")}, latency_s=0.01)
+    given: dict[str, Any] = {limit: 0.2} | ({} if style == "list" else {style: True})
+    rows = [("stuck",), ("quick",)]
+    ended_by_then = list(fails_and_sticks.run_batch(rows, backend=backend, **given))
+    states = [each[1] if isinstance(each, tuple) else each for each in ended_by_then]
+    assert [state.outcome.status for state in states] == ["failed", "failed"]
+    assert sgl.num_left_behind() == 1
+
+
+def test_a_run_that_has_failed_gives_the_thread_of_its_stuck_body_up(fails_and_sticks: Any) -> None:
+    backend = MockBackend({"a": "A", "lost": OSError("away")}, latency_s=0.01)
+    ended(fails_and_sticks.run("stuck", backend=backend, timeout_s=0.2), "failed", "away")
+    await_that(lambda: sgl.num_left_behind() == 1)
+
+
 def test_a_deadline_under_on_error_raise_is_raised() -> None:
     backend = MockBackend(slow_first, max_in_flight=2)
     with pytest.raises(sgl.BatchFailed) as raised:

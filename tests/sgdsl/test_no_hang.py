@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -246,3 +247,38 @@ def test_every_run_ends_with_the_truth(way: Callable[..., None], program: Any) -
         assert all(state.outcome == outcome for state, outcome in outcomes)
 
     check()
+
+
+class UnsayableError(Exception):
+    """An error of somebody's that cannot even be printed."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+def raises(s: ProgramState) -> None:
+    raise UnsayableError
+
+
+def generates(s: ProgramState) -> None:
+    s += sgl.gen("x")
+
+
+@pytest.mark.parametrize("body", [raises, generates])
+@pytest.mark.parametrize("latency_s", [0.0, 0.001])
+def test_an_error_without_a_text_ends_its_run(body: Any, latency_s: float) -> None:
+    backend = sgl.MockBackend({"x": UnsayableError()}, latency_s=latency_s)
+    for state in sgl.function(body).run_batch([{}] * 2, backend=backend):
+        assert "UnsayableError, whose text cannot be made: ValueError" in str(state.error())
+
+
+def test_an_error_without_a_text_ends_its_run_at_a_provider() -> None:
+    class Broken(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            raise UnsayableError
+
+    with sgl.OpenAI("m", "http://x.test", transport=Broken(), is_chat_model=False) as backend:
+        state = sgl.function(generates).run(backend=backend)
+        assert "UnsayableError, whose text cannot be made" in str(state.error())

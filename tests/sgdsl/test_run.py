@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from sgdsl.awaited import Awaited
 from sgdsl.chat import PLAIN
 from sgdsl.errors import BackendError, CancelledError, ProgramError
 from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Fork, Gen, Text
@@ -36,6 +40,38 @@ def test_the_first_outcome_stays_and_watchers_hear_of_it_once() -> None:
     run.when_finished(lambda run: heard.append(run.outcome))
     assert heard == [Outcome("ok")] * 2
     assert run.wait() == Outcome("ok")
+
+
+def test_a_run_may_be_released_at_any_moment_while_its_end_is_told() -> None:
+    """Who waits sees the outcome as soon as it is set, without the lock."""
+
+    def told(release_at: int) -> int:
+        run, num_steps = new_run(), 0
+        run.wait(timeout_s=0.0001)  # somebody has waited
+        run.outcome = Outcome("ok")
+
+        def step(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal num_steps
+            if frame.f_code is not Awaited._tell.__code__:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                num_steps += 1
+                if num_steps == release_at:
+                    run.release()
+            return step
+
+        before = sys.gettrace()
+        with run._lock:
+            sys.settrace(step)
+            try:
+                run._tell()
+            finally:
+                sys.settrace(before)
+        return num_steps
+
+    for moment in range(1, told(0) + 1):
+        told(moment)
 
 
 def test_a_failure_names_the_active_node_and_its_line() -> None:

@@ -8,6 +8,11 @@ import pytest
 
 import sgdsl as sgl
 from sgdsl import STALL, MockBackend, ProgramState, gen
+from sgdsl.chat import PLAIN
+from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen
+from sgdsl.machine import Completion, Generate
+from sgdsl.run import Run
+from sgdsl.streams import Stream
 
 
 @sgl.function
@@ -115,3 +120,16 @@ def test_a_finished_state_streams_at_once() -> None:
     state = story.run(backend=MockBackend(REPLIES))
     assert list(state.text_iter()) == ["Once upon a time; then they lived."]
     assert list(state.text_iter("a")) == ["upon a time"]
+
+
+def test_a_piece_before_the_last_comes_without_the_end_that_came_meanwhile() -> None:
+    run = Run(template=PLAIN, defaults=DEFAULT_SAMPLING, seed=1)
+    run.extend([Gen(0, ROOT, None, "a")])
+    assert isinstance(run.next(ROOT), Generate)
+    stream = Stream(run, ROOT, "a", inside=False)
+    run.stream(ROOT, "one")
+    assert stream.arrived()
+    run.complete(ROOT, Completion("one two", {"id": "1"}))
+    assert (stream.take(), stream.meta) == ("one", None)
+    assert stream.arrived()
+    assert (stream.take(), stream.meta) == (" two", {"id": "1"})

@@ -55,10 +55,11 @@ def test_every_row_attends_to_its_own_prefix(
         grants.append(Grant(sequence, computed, new))
     batch = build_batch(grants, PAGE)
     num_tokens = batch.num_tokens
-    queries = torch.randn(KV_HEADS * PER_KV, num_tokens, HEAD_DIM)
-    keys = torch.randn(KV_HEADS, num_tokens, HEAD_DIM)
-    values = torch.randn(KV_HEADS, num_tokens, HEAD_DIM)
-    found = plan_attention(batch, pool).run(0, queries, keys, values, 0.3)
+    num_heads = KV_HEADS * PER_KV
+    queries = torch.randn(num_tokens, num_heads, HEAD_DIM)
+    keys = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
+    values = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
+    found = plan_attention(batch, pool, num_heads=num_heads).run(0, queries, keys, values, 0.3)
     assert found.shape == (num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     for row, grant in enumerate(grants):
         start, end = batch.qo_indptr[row], batch.qo_indptr[row + 1]
@@ -67,14 +68,14 @@ def test_every_row_attends_to_its_own_prefix(
             for position in range(grant.end)
         ]
         expected = textbook(
-            queries[:, start:end].transpose(0, 1).double(),
+            queries[start:end].double(),
             pool.keys[0][:, slots].transpose(0, 1).double(),
             pool.values[0][:, slots].transpose(0, 1).double(),
             0.3,
         )
         torch.testing.assert_close(found[start:end].double(), expected, atol=1e-5, rtol=1e-5)
         new_slots = torch.tensor(slots[grant.start :])
-        torch.testing.assert_close(pool.keys[0][:, new_slots], keys[:, start:end])
+        torch.testing.assert_close(pool.keys[0][:, new_slots], keys[start:end].transpose(0, 1))
 
 
 def test_untouched_slots_never_matter() -> None:
@@ -91,7 +92,7 @@ def test_untouched_slots_never_matter() -> None:
         sequence.computed = computed
         grants.append(Grant(sequence, computed, 1))
     batch = build_batch(grants, PAGE)
-    queries = torch.ones(1, 2, 4)
-    found = plan_attention(batch, pool).run(0, queries, queries, queries, 1.0)
+    queries = torch.ones(2, 1, 4)
+    found = plan_attention(batch, pool, num_heads=1).run(0, queries, queries, queries, 1.0)
     assert found.isfinite().all()
     assert (found.abs() <= 1).all()

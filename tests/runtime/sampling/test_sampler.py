@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from runtime.sampling.random import stream_key, uniform
-from runtime.sampling.request import NO_TOKEN, SampleRequest, SampleRow
+from runtime.sampling.request import NO_TOKEN, SampleRow
 from runtime.sampling.sampler import draw, sample, score, unpack
 
 VOCAB = 70
@@ -84,7 +84,7 @@ def test_a_mask_is_obeyed_even_against_the_model(allowed: list[bool], seed: int)
     bitmask = np.stack([row, np.full(3, -1, dtype=np.int32)])
     assert unpack(bitmask, VOCAB)[0].tolist() == allowed
     rows = [SampleRow(temperature=2.0, draw=0.999999), SampleRow()]
-    tokens, _ = sample(logits, SampleRequest(rows, bitmask))
+    tokens, _ = sample(logits, rows, unpack(bitmask, VOCAB))
     assert allowed[tokens[0]]
     assert tokens[1] == int(logits[1].argmax())
 
@@ -93,8 +93,8 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
     torch.manual_seed(1)
     logits = torch.randn(8, VOCAB)
     rows = [SampleRow(temperature=0.5 + i / 4, draw=i / 8, top_k=i or -1) for i in range(8)]
-    together, _ = sample(logits, SampleRequest(rows))
-    alone = [sample(logits[i : i + 1], SampleRequest([rows[i]]))[0][0] for i in range(8)]
+    together, _ = sample(logits, rows)
+    alone = [sample(logits[i : i + 1], [rows[i]])[0][0] for i in range(8)]
     assert together == alone
 
 
@@ -102,9 +102,9 @@ def test_penalties_lower_what_was_written() -> None:
     logits = torch.zeros(1, 5)
     logits[0, 2] = 1.0
     row = SampleRow(frequency_penalty=0.4, presence_penalty=0.3, counts={2: 2})
-    tokens, _ = sample(logits, SampleRequest([row]))
+    tokens, _ = sample(logits, [row])
     assert tokens[0] != 2  # 1.0 - 2 * 0.4 - 0.3 < 0
-    tokens, _ = sample(logits, SampleRequest([SampleRow(frequency_penalty=0.4, counts={2: 2})]))
+    tokens, _ = sample(logits, [SampleRow(frequency_penalty=0.4, counts={2: 2})])
     assert tokens[0] == 2
     assert logits[0, 2] == 1.0, "the model's own logits stay"
 
@@ -118,7 +118,7 @@ def test_scores_and_logprobs_are_the_model_s_own() -> None:
         [float(known[i, t]) for i, t in enumerate(targets)]
     )
     rows = [SampleRow(temperature=0.3, draw=0.5, wants_logprob=True), SampleRow(), SampleRow()]
-    tokens, logprobs = sample(logits, SampleRequest(rows))
+    tokens, logprobs = sample(logits, rows)
     assert logprobs == pytest.approx([float(known[0, tokens[0]]), 0.0, 0.0])
 
 
@@ -148,5 +148,5 @@ def test_a_row_with_nothing_to_draw_says_so_and_its_neighbours_draw() -> None:
     bitmask = np.full((3, 3), -1, dtype=np.int32)
     bitmask[2] = 0
     rows = [SampleRow(temperature=1.0, draw=0.5), SampleRow(wants_logprob=True), SampleRow()]
-    tokens, _ = sample(logits, SampleRequest(rows, bitmask))
+    tokens, _ = sample(logits, rows, unpack(bitmask, VOCAB))
     assert tokens == [NO_TOKEN, 5, NO_TOKEN]

@@ -480,3 +480,17 @@ def test_clients_that_are_slow_to_serve_hold_up_no_other() -> None:
         held.set()
         for state in waiting:
             assert state.error() is None
+
+
+def test_the_priority_of_a_run_is_told() -> None:
+    told: list[int] = []
+
+    class Noting(MockBackend):
+        def submit(self, run: Run) -> None:
+            told.append(run.priority)
+            super().submit(run)
+
+    with LiveServer(Noting(SCRIPT)) as server, RuntimeEndpoint(server.url) as remote:
+        for priority in (None, 3, -1):
+            everything.run("tea", backend=remote, priority=priority)
+    assert told == [0, 3, -1]

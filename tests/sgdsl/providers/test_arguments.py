@@ -103,6 +103,8 @@ def test_azure_reads_what_its_clients_read(monkeypatch: pytest.MonkeyPatch) -> N
         ({"api_key": KEY, "azure_ad_token": KEY}, "api_key and azure_ad_token cannot be given"),
         ({"base_url": "http://x.test"}, "base_url and azure_endpoint cannot be given together"),
         ({"is_azure": False}, "api_version, azure_endpoint belong to Azure; give is_azure=True"),
+        ({"azure_ad_token": KEY.encode()}, "azure_ad_token is a bytes; it is a str, or a function"),
+        ({"azure_deployment": 5}, "azure_deployment=5 is not allowed"),
     ],
 )
 def test_what_does_not_go_together_at_azure_is_refused(options: dict[str, Any], said: str) -> None:
@@ -148,6 +150,17 @@ def test_what_cannot_make_a_key_fails_the_row_with_its_cause() -> None:
     with OpenAI("m", "http://x.test", api_key=make_key, transport=Provider()) as backend:
         error = talk.run(backend=backend).error()
     assert "what makes the key raised OSError: no login" in str(error)
+
+
+def test_a_key_that_is_made_is_a_text() -> None:
+    """Of another type it would be sent as its `repr`, and not be known where an answer has it."""
+    made: Any = KEY.encode()
+    provider = Provider()
+    with OpenAI("m", "http://x.test", api_key=lambda: made, transport=provider) as backend:
+        error = talk.run(backend=backend).error()
+    assert "what makes the key gave a bytes; have it give a str" in str(error)
+    assert not provider.headers
+    assert KEY not in f"{error!r} {error and error.__cause__!r}"
 
 
 # Names.

@@ -487,6 +487,29 @@ def test_an_answer_that_has_the_key_is_quoted_without_it(reply: Any, type_: Any)
     assert KEY not in f"{error} {error!r} {error.__cause__!r}"
 
 
+@pytest.mark.parametrize("broken", [f"{KEY}\n", f"{KEY}\r\n", f"{KEY}\0", f"{KEY}ü", f"{KEY} "])
+@pytest.mark.parametrize(
+    "given_as",
+    [
+        lambda key: {"api_key": key},
+        lambda key: {"api_key": lambda: key},
+        lambda key: {"default_headers": {"x-api-key": key}},
+    ],
+)
+def test_a_key_that_no_header_may_have_is_refused_and_not_shown(
+    broken: str, given_as: Callable[[str], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one that was read from a file, with the end of its line: the client quotes it."""
+    caplog.set_level(logging.DEBUG)
+    with raw_server(reset) as server, sgl.OpenAI("m", server.url, **given_as(broken)) as backend:
+        state = ask.run(backend=backend)
+    error = state.error()
+    assert "no header may have" in str(error)
+    assert server.requests == []
+    shown = f"{error} {error!r} {error and error.__cause__!r} {state.explain()}"
+    assert KEY not in shown + "".join(record.getMessage() for record in caplog.records)
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("stream", [False, True])
 def test_nobody_is_followed_and_least_of_all_with_the_key(

@@ -1,0 +1,54 @@
+"""What a model is to the engine: packed ragged rows in, hidden states and logits out.
+
+Owns the protocol and the numbers that the engine's sizes follow from. Which code runs the layers is
+each model's own business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from runtime.attention.torch import AttentionPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What the engine's sizes follow from."""
+
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    context_len: int
+
+
+class Model(Protocol):
+    """Runs over an attention plan, which keeps its KV."""
+
+    shape: ModelShape
+
+    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
+        """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
+
+    def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.
+        Returns float32 [num_rows, num_tokens].
+        """
+
+
+def shape_of(model: Any) -> ModelShape:
+    """The shape of a causal language model of transformers."""
+    config = model.config.get_text_config()
+    heads = config.num_attention_heads
+    return ModelShape(
+        num_layers=config.num_hidden_layers,
+        num_heads=heads,
+        num_kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        vocab_size=model.get_output_embeddings().weight.shape[0],
+        context_len=config.max_position_embeddings,
+    )
