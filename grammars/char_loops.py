@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from grammars.algebra import Algebra
 from grammars.char_walks import BORDER, BROKEN, CharWalk
+from grammars.common_sets import mask_of, set_within, steps_of
 from grammars.completion import Completions
 from grammars.cost_bounds import CostBounds
 from grammars.derive import arms
@@ -135,6 +136,7 @@ class CharLoops:
     def __init__(self) -> None:
         self._bodies: dict[tuple[Expr, int], CharBody | None] = {}
         self._walks: OrderedDict[tuple[bytes, Trie], CharWalk] = OrderedDict()
+        self._num_bytes = 0
 
     def forget(self) -> None:
         """Keep no expression."""
@@ -152,15 +154,13 @@ class CharLoops:
         if found is not None:
             self._walks.move_to_end(key)
             return found
-        found = self._walks[key] = CharWalk(steps, trie)
+        inside = set_within(mask_of(steps[BORDER] == BORDER))
+        base = self._walks.get((steps_of(inside).tobytes(), trie))
+        found = self._walks[key] = CharWalk(steps, trie, base)
+        self._num_bytes += found.num_bytes
         while self._num_bytes > MAX_KEPT_BYTES and len(self._walks) > 1:
-            self._walks.popitem(last=False)
+            self._num_bytes -= self._walks.popitem(last=False)[1].num_bytes
         return found
-
-    @property
-    def _num_bytes(self) -> int:
-        """What all of them take by now: some grow."""
-        return sum(walk.num_bytes for walk in self._walks.values())
 
     def find(self, algebra: Algebra, node: Expr, longest: int) -> CharLoop | None:
         """The run that a state is, if it is one; tokens have at most `longest` bytes.

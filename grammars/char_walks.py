@@ -30,9 +30,6 @@ BROKEN, BORDER = 0, 1
 MAX_KEPT_BELOW = 128
 """Walks below places that are no borders of the walk from the root: of a few hundred nodes."""
 
-MANY_BELOW = 4_096
-"""From so many tokens on, what lies behind one byte is looked at as a whole."""
-
 MOST = 8
 """What lies below some nodes is most of all when so many times what is left out is not more."""
 
@@ -57,50 +54,60 @@ class CharWalk:
     beginnings of one from 2 on. # uint8 [num parts + 1, 256]
     """
 
-    def __init__(self, steps: NDArray[np.uint8], trie: Trie, *, first: int = 0) -> None:
-        """`first`: the level at whose nodes the run begins, instead of the root."""
+    def __init__(self, steps: NDArray[np.uint8], trie: Trie, base: CharWalk | None = None) -> None:
+        """`base`: that of a set of bytes each of which is a string of x, if there is one."""
         self._steps = steps
         self._trie = trie
-        self._first = first
         self.stride = trie.longest + 1
         self.num_codes = (len(steps) - 1) * self.stride
-        inside = trie.made_of(steps[BORDER] == BORDER, first)
+        self._part: NDArray[np.uint8] = np.zeros(trie.num_nodes, dtype=np.uint8)
+        self._part[0] = BORDER
         small = np.uint8 if trie.longest < 1 << 8 else np.int32
-        self._part: NDArray[np.uint8] = inside.view(np.uint8)  # BORDER, or else BROKEN
-        self._count: Ids = np.multiply(trie.depth, self._part, dtype=small)
-        if first:
-            self._count -= first * self._part
-        exits = self._beyond((self._part.take(trie.parent) > self._part).nonzero()[0])
+        self._count: Ids = np.zeros(trie.num_nodes, dtype=small)
+        exits = self._from_root() if base is None else self._from_base(base)
         ends = trie.node_in_order
-        part = self._part.take(ends)
-        codes: Int32 = np.multiply(part, self.stride, dtype=np.int32)
-        codes += self._count.take(ends)
-        codes -= self.stride
+        part = self._part[ends]
+        codes = (part.astype(np.int32) - 1) * self.stride + self._count[ends]
         codes[part == BROKEN] = -1
-        self._codes = codes
+        self._codes: Int32 = codes
         self._exits = exits[np.argsort(trie.first_below[exits])]
         self._exit_places = trie.first_below[self._exits]
         self._exit_counts: Int32 = self._count[trie.parent[self._exits]].astype(np.int32)
         self._kept: OrderedDict[bytes, Below] = OrderedDict()
-        self._behind_one: CharWalk | None = None
         self.rows: dict[bytes, Int32] = {}
         """For whoever makes bitmask rows of `whole`: those of some of its codes. There are as many
         as a run that ends within a token has lengths."""
-
-    @property
-    def num_bytes(self) -> int:
+        self.num_bytes = 2 * trie.num_nodes + 18 * len(codes) + 20 * len(exits)
         """What it keeps, about."""
-        own = 2 * self._trie.num_nodes + 18 * len(self._codes) + 20 * len(self._exits)
-        return own + (self._behind_one.num_bytes if self._behind_one else 0)
 
-    def _beyond(self, nodes: Ids) -> Ids:
-        """Fills in what lies behind `nodes`, next to the strings of single bytes; gives the nodes
-        next to the run.
+    def _from_root(self) -> Ids:
+        """Fills in where in a string of x each node stands, and the whole strings before; the nodes
+        that lie next to the run.
         """
         trie = self._trie
+        steps = self._steps.ravel()
+        exits = []
+        first, last = 0, 1
+        while first < last:  # the nodes of a level between the first and the last alive
+            low = int(trie.first_child[first])
+            high = int(trie.first_child[last - 1] + trie.num_children[last - 1])
+            above = trie.parent[low:high]
+            before = self._part[above]
+            reached = steps[before.astype(np.intp) * 256 + trie.edge_byte[low:high]]
+            self._part[low:high] = reached
+            self._count[low:high] = self._count[above] + (reached == BORDER)
+            exits.append(((reached == BROKEN) & (before == BORDER)).nonzero()[0] + low)
+            alive = reached.nonzero()[0]
+            first, last = (low + int(alive[0]), low + int(alive[-1]) + 1) if len(alive) else (0, 0)
+        return np.concatenate(exits)
+
+    def _from_base(self, base: CharWalk) -> Ids:
+        """The same, but only behind what lies next to the run of `base`."""
+        trie = self._trie
+        self._part[:], self._count[:] = base._part, base._count
+        nodes, count = base._exits, base._exit_counts
         part = np.full(len(nodes), BORDER, dtype=np.uint8)
-        count = self._count[trie.parent[nodes]]
-        exits = [nodes[:0]]
+        exits = []
         while len(nodes):
             after = self._steps[part, trie.edge_byte[nodes]]
             exits.append(nodes[(after == BROKEN) & (part == BORDER)])
@@ -158,7 +165,7 @@ class CharWalk:
         """
         if len(nodes) == 1 and not nodes[0]:
             return np.zeros(0, dtype=np.intp)
-        if not self.is_border(nodes).all():
+        if (self._part[nodes] != BORDER).any():
             return None
         trie = self._trie
         first = np.sort(trie.first_below[nodes] + trie.num_at[nodes])
@@ -179,43 +186,26 @@ class CharWalk:
         offset = self._count[nodes].astype(np.int32)
         return self._exits[outside], self._exit_counts[outside] - offset.repeat(last - first)
 
-    def is_border(self, nodes: Ids) -> NDArray[np.bool_]:
-        """Which of these nodes lie between two strings of x."""
-        found: NDArray[np.bool_] = self._part[nodes] == BORDER
-        return found
-
     def below(self, nodes: Ids) -> Below:
         """What lies below nodes that are not below each other, with counts from 0 at each."""
         if len(nodes) == 1 and not nodes[0]:
             return self.whole
-        is_known = self.is_border(nodes)
+        is_known = self._part[nodes] == BORDER
         if is_known.all():
             return self._sliced(nodes)
         others = nodes[~is_known]
-        found = self._below_others(others)
-        if not is_known.any():
-            return found
-        parts = zip(found, self._sliced(nodes[is_known]), strict=True)
-        return Below(*(np.concatenate(pair) for pair in parts))
-
-    def _below_others(self, nodes: Ids) -> Below:
-        """Below nodes that are no borders of the walk from the root: mostly those behind one byte
-        that is none of the run.
-        """
-        if self._first == 0 and self._trie.num_below[nodes].sum() >= MANY_BELOW:
-            if self._behind_one is None:
-                self._behind_one = CharWalk(self._steps, self._trie, first=1)
-            if self._behind_one.is_border(nodes).all():
-                return self._behind_one.below(nodes)
-        key = nodes.astype(np.int32).tobytes()
+        key = others.astype(np.int32).tobytes()
         found = self._kept.get(key)
         if found is None:
-            found = self._kept[key] = self._walked(nodes)
+            found = self._kept[key] = self._walked(others)
             if len(self._kept) > MAX_KEPT_BELOW:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        return found
+        if not is_known.any():
+            return found
+        parts = zip(found, self._sliced(nodes[is_known]), strict=True)
+        return Below(*(np.concatenate(pair) for pair in parts))
 
     def _sliced(self, nodes: Ids) -> Below:
         """Below borders of the walk from the root: the same, but for the counts."""

@@ -17,10 +17,6 @@ SPARSE = 8
 """The tokens of more than this part of all nodes are found by a look at each token."""
 
 
-AT_ONCE = 8_192
-"""Nodes of one step: what it takes is reused by the next, where a new page is dear to come by."""
-
-
 def ranges(first: NDArray[np.integer], last: NDArray[np.integer]) -> NDArray[np.intp]:
     """The numbers of all ranges `first[i]..last[i] - 1`, one range after another."""
     number = last - first
@@ -28,10 +24,6 @@ def ranges(first: NDArray[np.integer], last: NDArray[np.integer]) -> NDArray[np.
     total = int(ends[-1]) if len(ends) else 0
     found: NDArray[np.intp] = (first - (ends - number)).repeat(number) + np.arange(total)
     return found
-
-
-_Above = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]
-"""See `Trie._ascii_above`. # each: [num_nodes]"""
 
 
 class Trie:
@@ -145,49 +137,6 @@ class Trie:
         number = self.num_at[nodes]
         first = self.first_below[nodes]
         return self.in_order[ranges(first, first + number)], states.repeat(number)
-
-    @cached_property
-    def depth(self) -> NDArray[np.integer]:
-        """The number of bytes that lead to each node. # [num_nodes]"""
-        found: NDArray[np.integer] = np.zeros(
-            self.num_nodes, dtype=np.uint8 if self.longest < 1 << 8 else np.int32
-        )
-        for number, level in enumerate(self.levels, 1):
-            found[level] = number
-        return found
-
-    def made_of(self, is_inside: NDArray[np.bool_], first: int = 0) -> NDArray[np.bool_]:
-        """Which nodes are led to from level `first` on by ASCII bytes of a set alone, those of that
-        level among them; none above it. # is_inside: [256]; -> [num_nodes]
-        """
-        outside = ~np.packbits(is_inside[:128], bitorder="little").view(np.uint64)
-        low, high, is_possible = self._ascii_above[first]
-        found = is_possible.copy()
-        for begin in range(0, self.num_nodes, AT_ONCE):
-            some = slice(begin, begin + AT_ONCE)
-            others = low[some] & outside[0]
-            others |= high[some] & outside[1]
-            found[some] &= others == 0
-        return found
-
-    @cached_property
-    def _ascii_above(self) -> list[_Above]:
-        """From each of the first levels on: the ASCII bytes that lead to each node, as a set in two
-        words, and whether no others do; False above that level.
-        """
-        byte = self.edge_byte
-        bit = np.left_shift(np.uint64(1), (byte % 64).astype(np.uint64))
-        found = []
-        for first in range(2):
-            low, high = (np.zeros(self.num_nodes, dtype=np.uint64) for _ in range(2))
-            is_possible = self.depth >= first
-            for level in self.levels[first:]:
-                above = self.parent[level]
-                low[level] = low[above] | np.where(byte[level] < 64, bit[level], 0)
-                high[level] = high[above] | np.where(byte[level] >= 64, bit[level], 0)
-                is_possible[level] = is_possible[above] & (byte[level] < 128)
-            found.append((low, high, is_possible))
-        return found
 
     @cached_property
     def levels(self) -> list[slice]:

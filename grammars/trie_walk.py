@@ -113,7 +113,6 @@ class TrieWalks:
         """
         for trie in tries:
             _ = trie.lists, trie.node_in_order, self._wide(trie)
-            trie.made_of(np.zeros(256, dtype=bool))
             for inside in SETS:
                 if self._loops.is_half_full:
                     return
