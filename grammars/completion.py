@@ -70,6 +70,11 @@ class Completions:
         """The tokens of the cheapest string of `node` that is known; 0 when it may end here."""
         return 0 if node.nullable else self.spelling(node).cost
 
+    def known_cost(self, node: Expr) -> int | None:
+        """The same, where it was found on the way to another; None where it was not."""
+        found = self._of.get(node) or self._before.get((node, self._speller.end))
+        return None if found is None else found.cost
+
     def is_alive(self, node: Expr) -> bool:
         """Whether `node` has a string at all. Of a state without its notes: whether it has one
         whatever they are (see `noting`).

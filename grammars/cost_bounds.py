@@ -33,20 +33,21 @@ class CostBounds:
 
     def bound(self, node: Expr) -> int:
         """The cost of finishing is at most this."""
-        found = self._known.get(node)
-        if found is not None:
-            return found
         spine: list[Concat] = []
-        while isinstance(node, Concat) and node not in self._known and not node.notes:
+        while (found := self._seen(node)) is None and isinstance(node, Concat) and not node.notes:
             spine.append(node)
             node = node.tail
-        found = self._known.get(node)
         if found is None:
             found = self._known[node] = self._of_part(node)
         for cell in reversed(spine):
             total = self.bound(cell.head) + found
             found = self._known[cell] = min(total, UNREACHABLE)
         return found
+
+    def _seen(self, node: Expr) -> int | None:
+        """The bound, where it or the cost was asked for before."""
+        found = self._known.get(node)
+        return self._completions.known_cost(node) if found is None else found
 
     def _of_part(self, node: Expr) -> int:
         if node.nullable:

@@ -77,12 +77,21 @@ class Language:
         self.needed = lowered.covering(budget.used)
         budget.allow(*limits)
 
-    def advance(self, node: Expr, data: bytes) -> tuple[Expr, Spelling]:
-        """The state after the bytes of a token, and its cheapest completion."""
+    def advance(self, node: Expr, data: bytes, cost: int) -> tuple[Expr, Spelling | None]:
+        """The state after the bytes of a token, and its cheapest completion; None for that where
+        it is sure to cost at most `cost`.
+        """
         with self._step():
             following = walk(self._algebra, node, data)
             assert self._completions.is_alive(following), f"the token {data!r} is a dead end"
+            if not following.notes and self._bounds.bound(following) <= cost:
+                return following, None
             return following, self._completions.spelling(following)
+
+    def spelling(self, node: Expr) -> Spelling:
+        """The cheapest completion of a state."""
+        with self._step():
+            return self._completions.spelling(node)
 
     def after(self, node: Expr, data: bytes) -> tuple[Expr, Spelling] | None:
         """The state after any bytes, and its cheapest completion; None when they lead nowhere."""

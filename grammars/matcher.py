@@ -1,9 +1,10 @@
 """One sequence's cursor in a grammar. Owns the budget guarantee.
 
 The matcher never lets a token through from which the text can no longer be completed within
-`max_tokens`. It always holds a *plan*: the tokens of one completion that fits what remains. A token
+`max_tokens`. It always has a *plan*: the tokens of one completion that fits what remains. A token
 is allowed when finishing after it is known to fit too, or when it is the plan's next; so there
-always is a way on, whatever is drawn among the allowed tokens.
+always is a way on, whatever is drawn among the allowed tokens. While the budget is ample, it is
+enough to know that there is a plan.
 
 It must not know of logits, devices or texts; tokens in, masks out. Not thread-safe itself (one
 sequence, one owner); the grammar that it shares is.
@@ -30,10 +31,12 @@ or as soon as it is complete."""
 
 
 class _Place(NamedTuple):
-    """Where a sequence stands, linked to where it came from: a fork is one reference."""
+    """Where a sequence stands, linked to where it came from: a fork is one reference. `plan`: None
+    where it was not needed yet, since any cheapest completion fits.
+    """
 
     node: Expr
-    plan: Spelling
+    plan: Spelling | None
     stopped: bool
     remaining: int
     before: _Place | None
@@ -83,7 +86,7 @@ class Matcher:
     @property
     def min_tokens_to_finish(self) -> int:
         """The tokens of the cheapest completion known; never more than `remaining`."""
-        return 0 if self._place.node.nullable else self._place.plan.cost
+        return 0 if self._place.node.nullable else self._plan().cost
 
     @property
     def is_complete(self) -> bool:
@@ -156,14 +159,24 @@ class Matcher:
             row |= vocabulary.pack(language.within(place.node, mask.crossing, place.remaining - 1))
         return row
 
+    def _plan(self) -> Spelling:
+        """The plan, which is looked for when it is first needed."""
+        place = self._place
+        if place.plan is not None:
+            return place.plan
+        plan = self._language.spelling(place.node)
+        self._place = place._replace(plan=plan)
+        return plan
+
     def _sure_plan(self) -> Spelling:
         """The plan, and one that need not become another where that can be found."""
-        place = self._place
-        if not place.plan.is_sure:
-            found = self._language.settled(place.node)
-            if found.is_sure and found.cost <= place.remaining:
-                self._place = place = place._replace(plan=found)
-        return place.plan
+        plan = self._plan()
+        if not plan.is_sure:
+            found = self._language.settled(self._place.node)
+            if found.is_sure and found.cost <= self._place.remaining:
+                self._place = self._place._replace(plan=found)
+                return found
+        return plan
 
     @property
     def num_allowed(self) -> int:
@@ -212,23 +225,26 @@ class Matcher:
         assert not self._is_over, "only a stop token follows the first complete text"
         data = self.grammar.vocabulary.token_bytes(token_id)
         assert data is not None, f"token {token_id} is never allowed inside a constraint"
-        following = self._following(place, token_id, data)
-        remaining = following.remaining
-        if following.plan.cost > remaining and not following.plan.is_sure:
-            following = following._replace(plan=self._language.settled(following.node))
-        if following.plan.cost > remaining:
-            dearer = self._language.completion_after(place.node, data)
-            following = following._replace(plan=dearer)
-        assert following.plan.cost <= remaining, f"token {token_id} was not allowed by the mask"
-        self._place = following
+        remaining = place.remaining - 1
+        node, plan = self._language.advance(place.node, data, remaining)
+        if plan is not None:
+            plan = self._fitting(node, plan, token_id, data)
+            assert plan.cost <= remaining, f"token {token_id} was not allowed by the mask"
+        self._place = _Place(node, plan, False, remaining, self._place, data)
 
-    def _following(self, place: _Place, token_id: int, data: bytes) -> _Place:
-        """The place after a token, with the cheapest completion that is at hand."""
-        node, plan = self._language.advance(place.node, data)
-        planned = place.plan.after if token_id == place.plan.token else None
+    def _fitting(self, node: Expr, plan: Spelling, token_id: int, data: bytes) -> Spelling:
+        """The cheapest completion at hand after a token that leads to `node`; one that fits where
+        `plan` does not.
+        """
+        before, remaining = self._plan(), self._place.remaining - 1
+        planned = before.after if token_id == before.token else None
         if planned is not None and planned.is_sure and planned.cost < plan.cost:
             plan = planned
-        return _Place(node, plan, False, place.remaining - 1, place, data)
+        if plan.cost > remaining and not plan.is_sure:
+            plan = self._language.settled(node)
+        if plan.cost > remaining:
+            plan = self._language.completion_after(self._place.node, data)
+        return plan
 
     def accept_bytes(self, data: bytes) -> None:
         """Moves on by text that the caller knows. It counts as the fewest tokens that write it, and
@@ -246,7 +262,7 @@ class Matcher:
                 f"data={data!r:.80} is not allowed here by the constraint; give what it allows"
             )
         node, plan = found
-        planned = _behind(place.plan, data)
+        planned = _behind(self._plan(), data)
         if planned is not None and planned.is_sure and planned.cost < plan.cost:
             plan = planned
         cost = self._language.spell(data).cost
@@ -258,7 +274,7 @@ class Matcher:
                 f"it {_tokens(plan.cost)}, but only {place.remaining} remain of max_tokens; give a "
                 "larger max_tokens"
             )
-        self._place = _Place(node, plan, False, place.remaining - cost, place, data)
+        self._place = _Place(node, plan, False, place.remaining - cost, self._place, data)
 
     def forced_bytes(self) -> bytes:
         """The bytes with which every text that may follow begins (up to 4,096 of them)."""

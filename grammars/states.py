@@ -95,8 +95,7 @@ class StateTable:
 
     def row(self, state_id: int) -> NDArray[np.int32]:
         """The successors of one state. # [256]"""
-        self._reserve()
-        if not self.filled[state_id]:
+        if state_id >= len(self.filled) or not self.filled.item(state_id):
             self._fill(state_id)
         row: NDArray[np.int32] = self.table[state_id]
         return row
