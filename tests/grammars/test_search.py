@@ -126,6 +126,7 @@ def test_states_without_end_are_refused_in_the_middle_and_begun_anew_by_the_next
 ) -> None:
     """Which of the last 300 characters were `a` is remembered: a state for every text."""
     monkeypatch.setattr(search_module, "LAZY", LAZY._replace(max_bytes=2 << 20, max_seconds=30.0))
+    monkeypatch.setattr(search_module, "BACK", search_module.BACK._replace(max_seconds=30.0))
     pattern = "a[ab]{300}c"
     worn = searched(pattern)
     search = Search(worn)
