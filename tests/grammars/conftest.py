@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -25,3 +26,12 @@ def patient_steps() -> Iterator[None]:
     defaults["max_lazy_seconds"] = before
     for each in kept:
         each.cache_clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_heap() -> None:
+    """What other tests have left is not walked by this module's garbage collections: those would
+    take most of the seconds that a step may.
+    """
+    gc.collect()
+    gc.freeze()
