@@ -89,9 +89,7 @@ class TorchPlan:
         sinks: Tensor | None = None,
     ) -> Tensor:
         """See `AttentionPlan`."""
-        assert kind == AttentionKind(kind.scale) and sinks is None, (
-            "other models are refused"
-        )
+        assert kind == AttentionKind(kind.scale) and sinks is None, "other models are refused"
         scale = kind.scale
         self.pool.write(layer, self.slots, keys, values)
         cached_keys, cached_values = self.pool.keys[layer], self.pool.values[layer]
