@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from runtime.attention.base import AttentionKind
 from runtime.batch import Batch, Int32
 from runtime.cache.kv import KVPool
 
@@ -74,7 +75,7 @@ class PrefillRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionPlan:
+class TorchPlan:
     """What a step's attention needs besides queries, keys and values."""
 
     pool: KVPool
@@ -85,11 +86,18 @@ class AttentionPlan:
     prefills: list[PrefillRow]
 
     def run(
-        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, scale: float
+        self,
+        layer: int,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        kind: AttentionKind,
+        sinks: Tensor | None = None,
     ) -> Tensor:
-        """queries: [num_tokens, num_heads, head_dim]; keys, values: [num_tokens, num_kv_heads,
-        head_dim] of the new tokens, which are stored. Returns what `queries` is like.
-        """
+        """See `AttentionPlan`."""
+        assert kind == AttentionKind(kind.scale) and sinks is None, "other models are refused"
+        scale = kind.scale
         cached_keys, cached_values = self.pool.keys[layer], self.pool.values[layer]
         wanted = queries.float()
         out = torch.empty(wanted.shape)
@@ -176,8 +184,19 @@ def _prefill(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale:
     return mixed.flatten(0, 1).transpose(0, 1)
 
 
-def plan_attention(batch: Batch, pool: KVPool, *, num_heads: int) -> AttentionPlan:
-    """Sort the batch's rows into decode groups and prefill rows. `num_heads`: of the queries."""
+class TorchAttention:
+    """An `AttentionBackend` over `pool`. `num_heads`: of the queries."""
+
+    def __init__(self, pool: KVPool, *, num_heads: int) -> None:
+        self._pool = pool
+        self._num_heads = num_heads
+
+    def plan(self, batch: Batch) -> TorchPlan:
+        return _plan(batch, self._pool, num_heads=self._num_heads)
+
+
+def _plan(batch: Batch, pool: KVPool, *, num_heads: int) -> TorchPlan:
+    """Sort the batch's rows into decode groups and prefill rows."""
     decodes = np.diff(batch.qo_indptr) == 1
     decodes[list(batch.trees)] = False
     groups = [
@@ -186,7 +205,7 @@ def plan_attention(batch: Batch, pool: KVPool, *, num_heads: int) -> AttentionPl
         for group in _even_groups(batch, rows, num_shared)
     ]
     stored = np.flatnonzero(batch.slots >= 0)
-    return AttentionPlan(
+    return TorchPlan(
         pool=pool,
         page_size=batch.page_size,
         slots=torch.from_numpy(batch.slots[stored].astype(np.int64)),

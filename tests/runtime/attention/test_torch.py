@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
-from runtime.attention.torch import plan_attention
+from runtime.attention.base import AttentionKind
+from runtime.attention.torch import TorchAttention
 from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.sequence import Sequence
@@ -60,7 +61,8 @@ def test_every_row_attends_to_its_own_prefix(
     queries = torch.randn(num_tokens, num_heads, HEAD_DIM)
     keys = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
-    found = plan_attention(batch, pool, num_heads=num_heads).run(0, queries, keys, values, 0.3)
+    plan = TorchAttention(pool, num_heads=num_heads).plan(batch)
+    found = plan.run(0, queries, keys, values, kind=AttentionKind(scale=0.3))
     assert found.shape == (num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     for row, grant in enumerate(grants):
         start, end = batch.qo_indptr[row], batch.qo_indptr[row + 1]
@@ -114,8 +116,8 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
     queries = torch.randn(batch.num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     keys = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
-    plan = plan_attention(batch, pool, num_heads=KV_HEADS * PER_KV)
-    found = plan.run(0, queries, keys, values, 0.3)
+    plan = TorchAttention(pool, num_heads=KV_HEADS * PER_KV).plan(batch)
+    found = plan.run(0, queries, keys, values, kind=AttentionKind(scale=0.3))
 
     def slot(position: int) -> int:
         return int(sequence.pages[position // PAGE] * PAGE + position % PAGE)
@@ -124,7 +126,7 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
         line = list(range(min(place + 1, num_tokens)))
         if place >= num_tokens:
             line += [num_tokens + node for node in tree.path_to(place - num_tokens)]
-        known = [
+        known_keys, known_values = (
             torch.stack(
                 [
                     new[each - start] if each >= start else cached[:, slot(position)]
@@ -132,11 +134,10 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
                 ]
             ).double()
             for cached, new in zip(before, (keys, values), strict=True)
-        ]
-        expected = textbook(queries[place - start :][:1].double(), *known, 0.3)
-        torch.testing.assert_close(
-            found[place - start :][:1].double(), expected, atol=1e-5, rtol=1e-5
         )
+        here = slice(place - start, place - start + 1)
+        expected = textbook(queries[here].double(), known_keys, known_values, 0.3)
+        torch.testing.assert_close(found[here].double(), expected, atol=1e-5, rtol=1e-5)
     if end < sequence.goal:  # what goes on finds its line in the pages
         line = list(range(min(end, num_tokens)))
         if end > num_tokens:
@@ -161,6 +162,7 @@ def test_untouched_slots_never_matter() -> None:
         grants.append(Grant(sequence, computed, 1))
     batch = build_batch(grants, PAGE)
     queries = torch.ones(2, 1, 4)
-    found = plan_attention(batch, pool, num_heads=1).run(0, queries, queries, queries, 1.0)
+    plan = TorchAttention(pool, num_heads=1).plan(batch)
+    found = plan.run(0, queries, queries, queries, kind=AttentionKind(scale=1.0))
     assert found.isfinite().all()
     assert (found.abs() <= 1).all()
