@@ -169,14 +169,12 @@ def grammar_of(asked: Asked) -> str:
     if asked.kind == "schema":
         return str(json_schema_to_gbnf(json.dumps(asked.spec)))
     pattern = {"type": "string", "pattern": f"^{asked.spec}$"}
-    lines = str(json_schema_to_gbnf(json.dumps(pattern))).splitlines()
-    quote = '"\\""'
-    return "\n".join(
-        line.replace(quote, "", 1)[::-1].replace(quote[::-1], "", 1)[::-1].removesuffix(" space")
-        if line.startswith("root ::=")
-        else line
-        for line in lines
-    )
+    text = str(json_schema_to_gbnf(json.dumps(pattern)))
+    # A dot that is escaped in a pattern is escaped in what comes out, where that means nothing.
+    text = text.replace("\\.", ".")
+    head, _, rest = text.partition("\n")
+    body = head.removeprefix('root ::= "\\"" ').removesuffix(' "\\"" space')
+    return f"root ::= {body}\n{rest}"
 
 
 def _shared(prompts: list[list[int]]) -> list[int]:

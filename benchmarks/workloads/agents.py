@@ -89,4 +89,4 @@ def judge(texts: Texts, _row: Row) -> Verdict:
     return Verdict(len(texts["answer"]) == 1)
 
 
-AGENTS = Workload("agents", act, rows, judge, num_quick=4)
+AGENTS = Workload("agents", act, rows, judge, num_quick=2)
