@@ -1,10 +1,11 @@
 """Paged attention in plain torch: the CPU path, and the reference for every other.
 
-Owns how a ragged batch attends to its pages. Two shapes of work, planned once a step and used by
-every layer. Rows of one token (decodes) read keys and values where they lie in the pool: which
-query meets which slot is a sparse matrix, whose products are computed entry by entry, and nothing
-is gathered. Where such rows share first pages, these are read once for all of them (Hydragen,
-arXiv:2402.05099). Rows of several tokens (prefill) are computed one at a time.
+Owns how a ragged batch attends to its pages. Two shapes of work, planned once a step for each
+window and used by every layer that has it. Rows of one token (decodes) read keys and values where
+they lie in the pool: which query meets which slot is a sparse matrix, whose products are computed
+entry by entry, and nothing is gathered. Where such rows share first pages, these are read once for
+all of them (Hydragen, arXiv:2402.05099). Rows of several tokens (prefill) are computed one at a
+time. What lies outside of a row's window is not read.
 
 KV is float32 whatever the model's weights are: torch has the sparse product in no smaller type, and
 it reads 16-bit KV no faster.
@@ -58,8 +59,9 @@ class DecodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
-    """A row of several tokens. pages: int64 [P]; bias: [num_tokens, kv_len] 0, or -inf at tokens
-    that come later.
+    """A row of several tokens. pages: int64 [P], those that a token's window reaches into; bias:
+    [num_tokens, num_slots] 0, or -inf at tokens that come later or lie outside of the window. The
+    slots are those of `pages`, without what is empty of the last one.
     """
 
     start: int
@@ -69,14 +71,23 @@ class PrefillRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchPlan:
-    """What a step's attention needs besides queries, keys and values."""
+class Work:
+    """All rows of a batch, under one window."""
 
-    pool: KVPool
-    page_size: int
-    slots: Tensor  # int64 [num_tokens]: where the new KV goes
     decodes: list[DecodeGroup]
     prefills: list[PrefillRow]
+
+
+class TorchPlan:
+    """An `AttentionPlan`. `num_heads`: of the queries."""
+
+    def __init__(self, batch: Batch, pool: KVPool, *, num_heads: int) -> None:
+        self._batch = batch
+        self._pool = pool
+        self._num_heads = num_heads
+        self._slots = torch.from_numpy(batch.slots.astype(np.int64))  # where the new KV goes
+        self._longest = int(batch.kv_lens.max(initial=0))
+        self._work: dict[int, Work] = {}  # by window
 
     def run(
         self,
@@ -89,40 +100,60 @@ class TorchPlan:
         sinks: Tensor | None = None,
     ) -> Tensor:
         """See `AttentionPlan`."""
-        assert kind == AttentionKind(kind.scale) and sinks is None, "other models are refused"
-        scale = kind.scale
-        self.pool.write(layer, self.slots, keys, values)
-        cached_keys, cached_values = self.pool.keys[layer], self.pool.values[layer]
-        wanted = queries.float()
-        out = torch.empty(wanted.shape)
-        for group in self.decodes:
-            asked = wanted[group.tokens]
-            out[group.tokens] = self._decode(group, asked, cached_keys, cached_values, scale)
-        for row in self.prefills:
-            asked = wanted[row.start : row.end]
-            out[row.start : row.end] = self._prefill(row, asked, cached_keys, cached_values, scale)
+        self._pool.write(layer, self._slots, keys, values)
+        cached = self._pool.keys[layer], self._pool.values[layer]
+        asked = queries.float()
+        out = torch.empty(asked.shape)
+        work = self._within(kind.window)
+        extra = None if sinks is None else sinks.float()
+        for group in work.decodes:
+            out[group.tokens] = self._decode(
+                group, asked[group.tokens], *cached, kind=kind, sinks=extra
+            )
+        for row in work.prefills:
+            here = slice(row.start, row.end)
+            if kind.soft_cap is None and extra is None:
+                out[here] = self._prefill(row, asked[here], *cached, scale=kind.scale)
+            else:
+                out[here] = self._prefill_by_head(row, asked[here], *cached, kind=kind, sinks=extra)
         return out.to(queries.dtype)
 
+    def _within(self, window: int | None) -> Work:
+        """The rows' work; that of a window that holds every row is that without one."""
+        window = self._longest if window is None else min(window, self._longest)
+        if window not in self._work:
+            self._work[window] = _lay_out(self._batch, window, self._pool, self._num_heads)
+        return self._work[window]
+
     def _decode(
-        self, group: DecodeGroup, queries: Tensor, keys: Tensor, values: Tensor, scale: float
+        self,
+        group: DecodeGroup,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        kind: AttentionKind,
+        sinks: Tensor | None,
     ) -> Tensor:
         """One softmax over the shared and the own slots of each row: [B, num_heads, head_dim]."""
         rows, num_heads, dim = queries.shape
         num_kv_heads = keys.shape[0]
         own_queries = queries.view(-1, dim)
         products = torch.sparse.sampled_addmm(
-            group.bias, own_queries, keys.view(-1, dim).t(), alpha=scale
+            group.bias, own_queries, keys.view(-1, dim).t(), alpha=kind.scale
         )
-        scores = products.values().view(rows * num_heads, -1)
-        num_shared = len(group.shared) * self.page_size
+        scores = _capped(products.values(), kind.soft_cap, group.bias.values())
+        scores = scores.view(rows * num_heads, -1)
+        num_shared = len(group.shared) * self._batch.page_size
         if num_shared:
             # [num_kv_heads, B * per_kv, head_dim]: queries that read the same keys stand together
-            grouped = queries.view(rows, num_kv_heads, -1, dim).transpose(0, 1) * scale
+            grouped = queries.view(rows, num_kv_heads, -1, dim).transpose(0, 1) * kind.scale
             shared_keys = self._read(keys, group.shared)
             shared = torch.bmm(grouped.flatten(1, 2), shared_keys.transpose(1, 2))
             shared = shared.view(num_kv_heads, rows, -1, num_shared).transpose(0, 1)
-            scores = torch.cat([shared.reshape(rows * num_heads, -1), scores], dim=-1)
-        weights = scores.softmax(-1)
+            shared = _capped(shared.reshape(rows * num_heads, -1), kind.soft_cap)
+            scores = torch.cat([shared, scores], dim=-1)
+        weights = _softmax(scores, None if sinks is None else sinks.repeat(rows)[:, None])
         mixed: Tensor = torch.embedding_bag(
             values.view(-1, dim),
             group.columns,
@@ -139,27 +170,53 @@ class TorchPlan:
         return mixed
 
     def _prefill(
-        self, row: PrefillRow, queries: Tensor, keys: Tensor, values: Tensor, scale: float
+        self, row: PrefillRow, queries: Tensor, keys: Tensor, values: Tensor, *, scale: float
     ) -> Tensor:
         """[num_tokens, num_heads, head_dim] of one row."""
         _, num_heads, dim = queries.shape
-        num_kv_heads, kv_len = keys.shape[0], row.bias.shape[1]
+        num_kv_heads, num_slots = keys.shape[0], row.bias.shape[1]
         # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
         grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
-        shape = (num_kv_heads, num_heads // num_kv_heads, kv_len, dim)
+        shape = (num_kv_heads, num_heads // num_kv_heads, num_slots, dim)
         mixed = functional.scaled_dot_product_attention(
             grouped,
-            self._read(keys, row.pages)[:, None, :kv_len].expand(shape),
-            self._read(values, row.pages)[:, None, :kv_len].expand(shape),
+            self._read(keys, row.pages)[:, None, :num_slots].expand(shape),
+            self._read(values, row.pages)[:, None, :num_slots].expand(shape),
             attn_mask=row.bias,
             scale=scale,
         )
         return mixed.flatten(0, 1).transpose(0, 1)
 
+    def _prefill_by_head(
+        self,
+        row: PrefillRow,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        kind: AttentionKind,
+        sinks: Tensor | None,
+    ) -> Tensor:
+        """What torch's own operator does not know: soft caps and sinks. Scores of one KV head are
+        in memory at a time. [num_tokens, num_heads, head_dim]
+        """
+        _, num_heads, dim = queries.shape
+        num_kv_heads, num_slots = keys.shape[0], row.bias.shape[1]
+        in_slots = self._read(keys, row.pages), self._read(values, row.pages)
+        # by KV heads, as in `_prefill`
+        grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
+        extra = [None] * num_kv_heads if sinks is None else sinks.view(num_kv_heads, -1, 1, 1)
+        mixed = []
+        for asked, own_keys, own_values, sink in zip(grouped, *in_slots, extra, strict=True):
+            scores = asked @ own_keys[:num_slots].t() * kind.scale
+            scores = _capped(scores, kind.soft_cap) + row.bias
+            mixed.append(_softmax(scores, sink) @ own_values[:num_slots])
+        return torch.cat(mixed).transpose(0, 1)
+
     def _read(self, cached: Tensor, pages: Tensor) -> Tensor:
         """cached: [num_kv_heads, num_slots, head_dim]; all slots of `pages`, one after another."""
         num_kv_heads, _, dim = cached.shape
-        in_pages = cached.view(num_kv_heads, -1, self.page_size * dim)
+        in_pages = cached.view(num_kv_heads, -1, self._batch.page_size * dim)
         return in_pages.index_select(1, pages).view(num_kv_heads, -1, dim)
 
 
@@ -171,26 +228,45 @@ class TorchAttention:
         self._num_heads = num_heads
 
     def plan(self, batch: Batch) -> TorchPlan:
-        return _plan(batch, self._pool, num_heads=self._num_heads)
+        return TorchPlan(batch, self._pool, num_heads=self._num_heads)
 
 
-def _plan(batch: Batch, pool: KVPool, *, num_heads: int) -> TorchPlan:
-    """Sort the batch's rows into decode groups and prefill rows."""
+def _capped(scores: Tensor, soft_cap: float | None, bias: Tensor | None = None) -> Tensor:
+    """bias: added once more behind the cap, which makes a number of -inf."""
+    if soft_cap is None:
+        return scores
+    capped = torch.tanh(scores / soft_cap) * soft_cap
+    return capped if bias is None else capped + bias
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """Over the last dimension and a sink, which takes its part and is left out."""
+    if sinks is None:
+        return scores.softmax(-1)
+    with_sinks = torch.cat([scores, sinks.expand(*scores.shape[:-1], 1)], dim=-1)
+    return with_sinks.softmax(-1)[..., :-1]
+
+
+def _lay_out(batch: Batch, window: int, pool: KVPool, num_heads: int) -> Work:
+    """Sort the batch's rows into decode groups and prefill rows. Rows that are longer than the
+    window read it whole, each for itself.
+    """
     lengths = np.diff(batch.qo_indptr)
+    longer = batch.kv_lens > window
     groups = [
         group
-        for rows, num_shared in _clusters(batch, np.flatnonzero(lengths == 1).tolist())
+        for rows, num_shared in _clusters(batch, np.flatnonzero((lengths == 1) & ~longer).tolist())
         for group in _even_groups(batch, rows, num_shared)
     ]
-    return TorchPlan(
-        pool=pool,
-        page_size=batch.page_size,
-        slots=torch.from_numpy(batch.slots.astype(np.int64)),
+    if windowed := np.flatnonzero((lengths == 1) & longer).tolist():
+        groups.append((windowed, 0))
+    prefills = np.flatnonzero(lengths > 1).tolist()
+    return Work(
         decodes=[
-            _decode_group(batch, rows, num_shared, pool=pool, num_heads=num_heads)
-            for rows, num_shared in groups
+            _decode_group(batch, group, window=window, pool=pool, num_heads=num_heads)
+            for group in groups
         ],
-        prefills=[_prefill_row(batch, row) for row in np.flatnonzero(lengths > 1).tolist()],
+        prefills=[_prefill_row(batch, row, window) for row in prefills],
     )
 
 
@@ -242,21 +318,23 @@ def _pages(batch: Batch, row: int) -> NDArray[np.int32]:
 
 
 def _decode_group(
-    batch: Batch, rows: list[int], num_shared: int, *, pool: KVPool, num_heads: int
+    batch: Batch, group: Rows, *, window: int, pool: KVPool, num_heads: int
 ) -> DecodeGroup:
+    rows, num_shared = group
     num_kv_heads, num_slots = pool.keys.shape[1:3]
-    skipped = num_shared * batch.page_size
-    own_lens = batch.kv_lens[rows] - skipped
-    width = int(own_lens.max())
-    places = np.arange(width)
-    table = np.zeros((len(rows), -(-width // batch.page_size)), dtype=np.int32)
-    for index, row in enumerate(rows):
-        own = _pages(batch, row)[num_shared:]
-        table[index, : len(own)] = own
-    slots = table[:, places // batch.page_size] * batch.page_size + places % batch.page_size
-    is_own = places < own_lens[:, None]
+    kv_lens = batch.kv_lens[rows][:, None]
+    firsts = np.maximum(kv_lens - window, num_shared * batch.page_size)
+    width = int((kv_lens - firsts).max())
+    places = firsts + np.arange(width)
+    is_own = places < kv_lens
     # Padding reads the row's first slot: a number that is there, or -inf would meet a NaN.
-    slots = np.where(is_own, slots, slots[:, :1])
+    places = np.where(is_own, places, firsts)
+    table = np.zeros((len(rows), -(-int(kv_lens.max()) // batch.page_size)), dtype=np.int32)
+    for index, row in enumerate(rows):
+        pages = _pages(batch, row)
+        table[index, : len(pages)] = pages
+    in_table = np.take_along_axis(table, places // batch.page_size, axis=1)
+    slots = in_table * batch.page_size + places % batch.page_size
     shape = (len(rows), num_kv_heads, num_heads // num_kv_heads, width)
     heads = np.arange(num_kv_heads, dtype=np.int32)[:, None, None] * num_slots
     bias = np.where(is_own, np.float32(0.0), np.float32(-np.inf))
@@ -278,14 +356,16 @@ def _decode_group(
     )
 
 
-def _prefill_row(batch: Batch, row: int) -> PrefillRow:
+def _prefill_row(batch: Batch, row: int, window: int) -> PrefillRow:
     start, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
     kv_len = int(batch.kv_lens[row])
-    positions = torch.arange(kv_len - (end - start), kv_len)
-    later = torch.arange(kv_len)[None, :] > positions[:, None]
+    positions = torch.arange(kv_len - (end - start), kv_len)[:, None]
+    first_page = max(0, int(positions[0]) - window + 1) // batch.page_size
+    places = torch.arange(first_page * batch.page_size, kv_len)
+    hidden = (places > positions) | (places <= positions - window)
     return PrefillRow(
         start=start,
         end=end,
-        pages=torch.from_numpy(_pages(batch, row).astype(np.int64)),
-        bias=torch.zeros(later.shape).masked_fill_(later, -torch.inf),
+        pages=torch.from_numpy(_pages(batch, row)[first_page:].astype(np.int64)),
+        bias=torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf),
     )

@@ -17,16 +17,23 @@ PAGE, HEAD_DIM, KV_HEADS, PER_KV = 4, 8, 2, 3
 NUM_PAGES = 64
 
 
-def textbook(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+def textbook(
+    queries: Tensor, keys: Tensor, values: Tensor, *, kind: AttentionKind, sinks: Tensor | None
+) -> Tensor:
     """queries: [n, heads, d] of the last n positions; keys, values: [kv_len, kv_heads, d]."""
     kv_len, n = len(keys), len(queries)
     out = torch.zeros_like(queries)
     for i in range(n):
-        visible = kv_len - n + i + 1
+        end = kv_len - n + i + 1
+        visible = slice(max(0, end - (kind.window or end)), end)
         for head in range(queries.shape[1]):
-            kv_head = head // PER_KV
-            scores = keys[:visible, kv_head] @ queries[i, head] * scale
-            out[i, head] = scores.softmax(0) @ values[:visible, kv_head]
+            scores = keys[visible, head // PER_KV] @ queries[i, head] * kind.scale
+            if kind.soft_cap is not None:
+                scores = kind.soft_cap * torch.tanh(scores / kind.soft_cap)
+            if sinks is not None:
+                scores = torch.cat([scores, sinks[head].view(1)])
+            weights = scores.softmax(0)[: end - visible.start]
+            out[i, head] = weights @ values[visible, head // PER_KV]
     return out
 
 
@@ -34,12 +41,23 @@ def textbook(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Ten
 @given(
     shared_pages=st.integers(0, 3),
     rows=st.lists(st.tuples(st.integers(0, 13), st.integers(1, 6)), min_size=1, max_size=40),
+    window=st.none() | st.integers(1, 30),
+    soft_cap=st.none() | st.just(0.5),
+    has_sinks=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_every_row_attends_to_its_own_prefix(
-    shared_pages: int, rows: list[tuple[int, int]], seed: int
+    shared_pages: int,
+    rows: list[tuple[int, int]],
+    *,
+    window: int | None,
+    soft_cap: float | None,
+    has_sinks: bool,
+    seed: int,
 ) -> None:
-    """rows: (computed tokens behind the shared pages, new tokens)."""
+    """rows: (computed tokens behind the shared pages, new tokens). Pages that lie outside of all
+    windows hold no numbers.
+    """
     torch.manual_seed(seed)
     pool = KVPool(num_layers=1, num_kv_heads=KV_HEADS, head_dim=HEAD_DIM, num_slots=PAGE * 512)
     pool.keys.normal_()
@@ -60,8 +78,14 @@ def test_every_row_attends_to_its_own_prefix(
     queries = torch.randn(num_tokens, num_heads, HEAD_DIM)
     keys = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
+    sinks = torch.randn(num_heads) if has_sinks else None
+    kind = AttentionKind(0.3, window, soft_cap)
+    seen = {page for grant in grants for page in pages_in_sight(grant, window)}
+    for page in set(range(512)) - seen:
+        pool.keys[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
+        pool.values[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
     plan = TorchAttention(pool, num_heads=num_heads).plan(batch)
-    found = plan.run(0, queries, keys, values, kind=AttentionKind(scale=0.3))
+    found = plan.run(0, queries, keys, values, kind=kind, sinks=sinks)
     assert found.shape == (num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     for row, grant in enumerate(grants):
         start, end = batch.qo_indptr[row], batch.qo_indptr[row + 1]
@@ -73,11 +97,17 @@ def test_every_row_attends_to_its_own_prefix(
             queries[start:end].double(),
             pool.keys[0][:, slots].transpose(0, 1).double(),
             pool.values[0][:, slots].transpose(0, 1).double(),
-            0.3,
+            kind=kind,
+            sinks=None if sinks is None else sinks.double(),
         )
         torch.testing.assert_close(found[start:end].double(), expected, atol=1e-5, rtol=1e-5)
         new_slots = torch.tensor(slots[grant.start :])
         torch.testing.assert_close(pool.keys[0][:, new_slots], keys[start:end].transpose(0, 1))
+
+
+def pages_in_sight(grant: Grant, window: int | None) -> list[int]:
+    first = 0 if window is None else max(0, grant.start - window + 1)
+    return list(grant.sequence.pages[first // PAGE :])
 
 
 def test_untouched_slots_never_matter() -> None:
