@@ -4,8 +4,10 @@ Owns how a ragged batch attends to its pages. Two shapes of work, planned once a
 window and used by every layer that has it. Rows of one token (decodes) read keys and values where
 they lie in the pool: which query meets which slot is a sparse matrix, whose products are computed
 entry by entry, and nothing is gathered. Where such rows share first pages, these are read once for
-all of them (Hydragen, arXiv:2402.05099). Rows of several tokens (prefill) are computed one at a
-time. What lies outside of a row's window is not read.
+all of them (Hydragen, arXiv:2402.05099). Rows of several tokens (prefill, trees of options) are
+computed one at a time: a token attends to what was computed before the step, and to those of its
+own row that it follows. That is done before new KV is stored, since a tree's may take the place of
+older. What lies outside of a row's window is not read.
 
 KV is float32 whatever the model's weights are: torch has the sparse product in no smaller type, and
 it reads 16-bit KV no faster.
@@ -24,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from runtime.attention.base import AttentionKind
-from runtime.batch import Batch
+from runtime.batch import Batch, Int32
 from runtime.cache.kv import KVPool
 
 WORTH_SHARING = 128
@@ -59,15 +61,19 @@ class DecodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
-    """A row of several tokens. pages: int64 [P], those that a token's window reaches into; bias:
-    [num_tokens, num_slots] 0, or -inf at tokens that come later or lie outside of the window. The
-    slots are those of `pages`, without what is empty of the last one.
+    """A row of several tokens. pages: int64 [P], those of what was computed before that a token's
+    window reaches into; bias: [num_tokens, num_before + num_tokens] 0, or -inf where a token does
+    not attend.
     """
 
     start: int
     end: int
     pages: Tensor
     bias: Tensor
+
+    @property
+    def num_before(self) -> int:
+        return self.bias.shape[1] - self.bias.shape[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +91,11 @@ class TorchPlan:
         self._batch = batch
         self._pool = pool
         self._num_heads = num_heads
-        self._slots = torch.from_numpy(batch.slots.astype(np.int64))  # where the new KV goes
-        self._longest = int(batch.kv_lens.max(initial=0))
+        stored = np.flatnonzero(batch.slots >= 0)
+        # int64 [num_stored]: where the new KV goes, and the tokens that have a slot; None: all
+        self._slots = torch.from_numpy(batch.slots[stored].astype(np.int64))
+        self._stored = None if len(stored) == len(batch.slots) else torch.from_numpy(stored)
+        self._longest = int(batch.positions.max(initial=0)) + 1
         self._work: dict[int, Work] = {}  # by window
 
     def run(
@@ -100,22 +109,23 @@ class TorchPlan:
         sinks: Tensor | None = None,
     ) -> Tensor:
         """See `AttentionPlan`."""
-        self._pool.write(layer, self._slots, keys, values)
-        cached = self._pool.keys[layer], self._pool.values[layer]
-        asked = queries.float()
-        out = torch.empty(asked.shape)
+        cached_keys, cached_values = self._pool.keys[layer], self._pool.values[layer]
         work = self._within(kind.window)
-        extra = None if sinks is None else sinks.float()
-        for group in work.decodes:
-            out[group.tokens] = self._decode(
-                group, asked[group.tokens], *cached, kind=kind, sinks=extra
-            )
+        asked, extra = queries.float(), None if sinks is None else sinks.float()
+        out = torch.empty(asked.shape)
         for row in work.prefills:
             here = slice(row.start, row.end)
-            if kind.soft_cap is None and extra is None:
-                out[here] = self._prefill(row, asked[here], *cached, scale=kind.scale)
-            else:
-                out[here] = self._prefill_by_head(row, asked[here], *cached, kind=kind, sinks=extra)
+            all_keys = self._with_own(row, cached_keys, keys[here])
+            all_values = self._with_own(row, cached_values, values[here])
+            compute = _prefill if kind.soft_cap is None and extra is None else _prefill_by_head
+            out[here] = compute(asked[here], all_keys, all_values, row.bias, kind=kind, sinks=extra)
+        if self._stored is not None:
+            keys, values = keys[self._stored], values[self._stored]
+        self._pool.write(layer, self._slots, keys, values)
+        for group in work.decodes:
+            out[group.tokens] = self._decode(
+                group, asked[group.tokens], cached_keys, cached_values, kind=kind, sinks=extra
+            )
         return out.to(queries.dtype)
 
     def _within(self, window: int | None) -> Work:
@@ -169,49 +179,14 @@ class TorchPlan:
             mixed += shared.view(num_kv_heads, rows, -1, dim).transpose(0, 1).reshape(mixed.shape)
         return mixed
 
-    def _prefill(
-        self, row: PrefillRow, queries: Tensor, keys: Tensor, values: Tensor, *, scale: float
-    ) -> Tensor:
-        """[num_tokens, num_heads, head_dim] of one row."""
-        _, num_heads, dim = queries.shape
-        num_kv_heads, num_slots = keys.shape[0], row.bias.shape[1]
-        # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
-        grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
-        shape = (num_kv_heads, num_heads // num_kv_heads, num_slots, dim)
-        mixed = functional.scaled_dot_product_attention(
-            grouped,
-            self._read(keys, row.pages)[:, None, :num_slots].expand(shape),
-            self._read(values, row.pages)[:, None, :num_slots].expand(shape),
-            attn_mask=row.bias,
-            scale=scale,
-        )
-        return mixed.flatten(0, 1).transpose(0, 1)
-
-    def _prefill_by_head(
-        self,
-        row: PrefillRow,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        *,
-        kind: AttentionKind,
-        sinks: Tensor | None,
-    ) -> Tensor:
-        """What torch's own operator does not know: soft caps and sinks. Scores of one KV head are
-        in memory at a time. [num_tokens, num_heads, head_dim]
+    def _with_own(self, row: PrefillRow, cached: Tensor, own: Tensor) -> Tensor:
+        """[num_kv_heads, num_before + num_tokens, head_dim]: what lies in the row's pages, then
+        own: [num_tokens, num_kv_heads, head_dim].
         """
-        _, num_heads, dim = queries.shape
-        num_kv_heads, num_slots = keys.shape[0], row.bias.shape[1]
-        in_slots = self._read(keys, row.pages), self._read(values, row.pages)
-        # by KV heads, as in `_prefill`
-        grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
-        extra = [None] * num_kv_heads if sinks is None else sinks.view(num_kv_heads, -1, 1, 1)
-        mixed = []
-        for asked, own_keys, own_values, sink in zip(grouped, *in_slots, extra, strict=True):
-            scores = asked @ own_keys[:num_slots].t() * kind.scale
-            scores = _capped(scores, kind.soft_cap) + row.bias
-            mixed.append(_softmax(scores, sink) @ own_values[:num_slots])
-        return torch.cat(mixed).transpose(0, 1)
+        turned = own.transpose(0, 1).to(cached.dtype)
+        if not row.num_before:
+            return turned
+        return torch.cat([self._read(cached, row.pages)[:, : row.num_before], turned], dim=1)
 
     def _read(self, cached: Tensor, pages: Tensor) -> Tensor:
         """cached: [num_kv_heads, num_slots, head_dim]; all slots of `pages`, one after another."""
@@ -220,15 +195,53 @@ class TorchPlan:
         return in_pages.index_select(1, pages).view(num_kv_heads, -1, dim)
 
 
-class TorchAttention:
-    """An `AttentionBackend` over `pool`. `num_heads`: of the queries."""
+def _prefill(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    *,
+    kind: AttentionKind,
+    sinks: Tensor | None,
+) -> Tensor:
+    """keys, values: [num_kv_heads, kv_len, head_dim]; bias: [num_tokens, kv_len]. Returns what
+    `queries` is like: [num_tokens, num_heads, head_dim].
+    """
+    assert kind.soft_cap is None and sinks is None, "torch's own operator knows neither"
+    _, num_heads, dim = queries.shape
+    num_kv_heads, kv_len, _ = keys.shape
+    # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
+    grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
+    shape = (num_kv_heads, num_heads // num_kv_heads, kv_len, dim)
+    mixed = functional.scaled_dot_product_attention(
+        grouped,
+        keys[:, None].expand(shape),
+        values[:, None].expand(shape),
+        attn_mask=bias,
+        scale=kind.scale,
+    )
+    return mixed.flatten(0, 1).transpose(0, 1)
 
-    def __init__(self, pool: KVPool, *, num_heads: int) -> None:
-        self._pool = pool
-        self._num_heads = num_heads
 
-    def plan(self, batch: Batch) -> TorchPlan:
-        return TorchPlan(batch, self._pool, num_heads=self._num_heads)
+def _prefill_by_head(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    *,
+    kind: AttentionKind,
+    sinks: Tensor | None,
+) -> Tensor:
+    """As `_prefill`, with soft caps and sinks; scores of one KV head are in memory at a time."""
+    _, num_heads, dim = queries.shape
+    num_kv_heads = len(keys)
+    grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
+    extra = [None] * num_kv_heads if sinks is None else sinks.view(num_kv_heads, -1, 1, 1)
+    mixed = []
+    for asked, own_keys, own_values, sink in zip(grouped, keys, values, extra, strict=True):
+        scores = _capped(asked @ own_keys.t() * kind.scale, kind.soft_cap) + bias
+        mixed.append(_softmax(scores, sink) @ own_values)
+    return torch.cat(mixed).transpose(0, 1)
 
 
 def _capped(scores: Tensor, soft_cap: float | None, bias: Tensor | None = None) -> Tensor:
@@ -247,26 +260,37 @@ def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
     return with_sinks.softmax(-1)[..., :-1]
 
 
+class TorchAttention:
+    """An `AttentionBackend` over `pool`. `num_heads`: of the queries."""
+
+    def __init__(self, pool: KVPool, *, num_heads: int) -> None:
+        self._pool = pool
+        self._num_heads = num_heads
+
+    def plan(self, batch: Batch) -> TorchPlan:
+        return TorchPlan(batch, self._pool, num_heads=self._num_heads)
+
+
 def _lay_out(batch: Batch, window: int, pool: KVPool, num_heads: int) -> Work:
-    """Sort the batch's rows into decode groups and prefill rows. Rows that are longer than the
+    """Sort the batch's rows into decode groups and prefill rows. Decodes that are longer than the
     window read it whole, each for itself.
     """
-    lengths = np.diff(batch.qo_indptr)
+    decodes = np.diff(batch.qo_indptr) == 1
+    decodes[list(batch.trees)] = False
     longer = batch.kv_lens > window
     groups = [
         group
-        for rows, num_shared in _clusters(batch, np.flatnonzero((lengths == 1) & ~longer).tolist())
+        for rows, num_shared in _clusters(batch, np.flatnonzero(decodes & ~longer).tolist())
         for group in _even_groups(batch, rows, num_shared)
     ]
-    if windowed := np.flatnonzero((lengths == 1) & longer).tolist():
+    if windowed := np.flatnonzero(decodes & longer).tolist():
         groups.append((windowed, 0))
-    prefills = np.flatnonzero(lengths > 1).tolist()
     return Work(
         decodes=[
             _decode_group(batch, group, window=window, pool=pool, num_heads=num_heads)
             for group in groups
         ],
-        prefills=[_prefill_row(batch, row, window) for row in prefills],
+        prefills=[_prefill_row(batch, row, window) for row in np.flatnonzero(~decodes).tolist()],
     )
 
 
@@ -358,14 +382,31 @@ def _decode_group(
 
 def _prefill_row(batch: Batch, row: int, window: int) -> PrefillRow:
     start, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
-    kv_len = int(batch.kv_lens[row])
-    positions = torch.arange(kv_len - (end - start), kv_len)[:, None]
-    first_page = max(0, int(positions[0]) - window + 1) // batch.page_size
-    places = torch.arange(first_page * batch.page_size, kv_len)
-    hidden = (places > positions) | (places <= positions - window)
+    parents = batch.trees.get(row)
+    positions = batch.positions[start:end]
+    num_before = int(positions[0])
+    if parents is None:
+        sees = np.tri(end - start, num_before + end - start, num_before, dtype=bool)
+    else:
+        sees = _seen_in_tree(parents, positions, num_before)
+    sees &= np.concatenate([np.arange(num_before), positions]) > positions[:, None] - window
+    first_page = max(0, num_before - window + 1) // batch.page_size
+    sees = sees[:, min(first_page * batch.page_size, num_before) :]
+    pages = _pages(batch, row)[first_page : -(-num_before // batch.page_size)]
     return PrefillRow(
         start=start,
         end=end,
-        pages=torch.from_numpy(_pages(batch, row)[first_page:].astype(np.int64)),
-        bias=torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf),
+        pages=torch.from_numpy(pages.astype(np.int64)),
+        bias=torch.from_numpy(np.where(sees, np.float32(0.0), np.float32(-np.inf))),
     )
+
+
+def _seen_in_tree(parents: Int32, positions: Int32, num_before: int) -> NDArray[np.bool_]:
+    """What each token attends to: [num_tokens, num_before + num_tokens]."""
+    own = np.eye(len(parents), dtype=bool)
+    for token, parent in enumerate(parents):
+        if parent >= 0:
+            own[token] |= own[parent]
+    # Its line in the row is as long as what it attends to before the row is short.
+    before = np.arange(num_before) < (positions + 1 - own.sum(axis=1))[:, None]
+    return np.concatenate([before, own], axis=1)

@@ -12,13 +12,19 @@ from runtime.attention.torch import TorchAttention
 from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.sequence import Sequence
+from runtime.token_tree import TokenTree
 
 PAGE, HEAD_DIM, KV_HEADS, PER_KV = 4, 8, 2, 3
 NUM_PAGES = 64
 
 
 def textbook(
-    queries: Tensor, keys: Tensor, values: Tensor, *, kind: AttentionKind, sinks: Tensor | None
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    kind: AttentionKind,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """queries: [n, heads, d] of the last n positions; keys, values: [kv_len, kv_heads, d]."""
     kv_len, n = len(keys), len(queries)
@@ -37,23 +43,24 @@ def textbook(
     return out
 
 
+kinds = st.builds(
+    AttentionKind,
+    scale=st.just(0.3),
+    window=st.none() | st.integers(1, 30),
+    soft_cap=st.none() | st.just(0.5),
+)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     shared_pages=st.integers(0, 3),
     rows=st.lists(st.tuples(st.integers(0, 13), st.integers(1, 6)), min_size=1, max_size=40),
-    window=st.none() | st.integers(1, 30),
-    soft_cap=st.none() | st.just(0.5),
+    kind=kinds,
     has_sinks=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_every_row_attends_to_its_own_prefix(
-    shared_pages: int,
-    rows: list[tuple[int, int]],
-    *,
-    window: int | None,
-    soft_cap: float | None,
-    has_sinks: bool,
-    seed: int,
+    shared_pages: int, rows: list[tuple[int, int]], kind: AttentionKind, has_sinks: bool, seed: int
 ) -> None:
     """rows: (computed tokens behind the shared pages, new tokens). Pages that lie outside of all
     windows hold no numbers.
@@ -79,8 +86,7 @@ def test_every_row_attends_to_its_own_prefix(
     keys = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
     sinks = torch.randn(num_heads) if has_sinks else None
-    kind = AttentionKind(0.3, window, soft_cap)
-    seen = {page for grant in grants for page in pages_in_sight(grant, window)}
+    seen = {page for grant in grants for page in pages_in_sight(grant, kind.window)}
     for page in set(range(512)) - seen:
         pool.keys[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
         pool.values[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
@@ -108,6 +114,77 @@ def test_every_row_attends_to_its_own_prefix(
 def pages_in_sight(grant: Grant, window: int | None) -> list[int]:
     first = 0 if window is None else max(0, grant.start - window + 1)
     return list(grant.sequence.pages[first // PAGE :])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    num_tokens=st.integers(1, 9),
+    texts=st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=12),
+    neighbour=st.integers(0, 6),
+    kind=kinds,
+    data=st.data(),
+)
+def test_a_token_of_a_tree_attends_to_its_own_line(
+    num_tokens: int,
+    texts: list[list[int]],
+    neighbour: int,
+    kind: AttentionKind,
+    data: st.DataObject,
+) -> None:
+    """Wherever the step begins and ends, and whatever is stored over what it reads. `neighbour`: so
+    many tokens of another row.
+    """
+    tree = TokenTree(texts)
+    sequence = Sequence(range(num_tokens), tree=tree)
+    start = data.draw(st.integers(0, sequence.goal - 1))
+    end = data.draw(st.integers(start + 1, sequence.goal))
+    pages = np.random.default_rng(start).permutation(NUM_PAGES).tolist()
+    sequence.pages = pages[: -(-sequence.max_slots // PAGE)]
+    sequence.computed = start
+    other = Sequence(range(neighbour + 5))
+    other.pages, other.computed = pages[-3:], 5
+    grants = [Grant(sequence, start, end - start)]
+    if neighbour:
+        grants.append(Grant(other, 5, neighbour))
+    pool = KVPool(
+        num_layers=1, num_kv_heads=KV_HEADS, head_dim=HEAD_DIM, num_slots=PAGE * NUM_PAGES
+    )
+    pool.keys.normal_()
+    pool.values.normal_()
+    before = pool.keys[0].clone(), pool.values[0].clone()
+    batch = build_batch(grants, PAGE)
+    queries = torch.randn(batch.num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
+    keys = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
+    values = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
+    plan = TorchAttention(pool, num_heads=KV_HEADS * PER_KV).plan(batch)
+    found = plan.run(0, queries, keys, values, kind=kind)
+
+    def slot(position: int) -> int:
+        return int(sequence.pages[position // PAGE] * PAGE + position % PAGE)
+
+    for place in range(start, end):
+        line = list(range(min(place + 1, num_tokens)))
+        if place >= num_tokens:
+            line += [num_tokens + node for node in tree.path_to(place - num_tokens)]
+        known_keys, known_values = (
+            torch.stack(
+                [
+                    new[each - start] if each >= start else cached[:, slot(position)]
+                    for position, each in enumerate(line)
+                ]
+            ).double()
+            for cached, new in zip(before, (keys, values), strict=True)
+        )
+        here = slice(place - start, place - start + 1)
+        expected = textbook(queries[here].double(), known_keys, known_values, kind=kind)
+        torch.testing.assert_close(found[here].double(), expected, atol=1e-5, rtol=1e-5)
+    if end < sequence.goal:  # what goes on finds its line in the pages
+        line = list(range(min(end, num_tokens)))
+        if end > num_tokens:
+            line += [num_tokens + node for node in tree.path_to(end - 1 - num_tokens)]
+        for position, each in enumerate(line):
+            kept = keys[each - start] if each >= start else before[0][:, slot(position)]
+            torch.testing.assert_close(pool.keys[0][:, slot(position)], kept)
 
 
 def test_untouched_slots_never_matter() -> None:
