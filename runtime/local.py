@@ -56,7 +56,7 @@ class Runtime(Service):
             config,
             tokenizer=tokenizer,
             grammars=grammars,
-            executor=ModelRunner(network, pool),
+            executor=ModelRunner(network, pool, page_size=config.page_size),
             num_pages=self.num_pages,
             context_len=_context_len(config.context_len, shape.context_len),
         )

@@ -6,7 +6,7 @@ the rows that draw or score a token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from runtime.attention.torch import plan_attention
 from runtime.batch import Batch
+from runtime.cache.copies import Copy
 from runtime.cache.kv import KVPool
 from runtime.executor.head import draw_tokens
 from runtime.model.base import Model
@@ -41,9 +42,14 @@ def memory_errors() -> Iterator[None]:
 class ModelRunner:
     """An `Executor` over a real model."""
 
-    def __init__(self, model: Model, pool: KVPool) -> None:
+    def __init__(self, model: Model, pool: KVPool, *, page_size: int) -> None:
         self._model = model
         self._pool = pool
+        self._page_size = page_size
+
+    @torch.inference_mode()
+    def copy(self, copies: Sequence[Copy]) -> None:
+        self._pool.copy(copies, self._page_size)
 
     @torch.inference_mode()
     @memory_errors()

@@ -32,7 +32,11 @@ class HashService(Service):
         self, tokenizer: Tokenizer, *, num_pages: int, hopes: bool = False, **options: Any
     ) -> None:
         config = RuntimeConfig(**options)
-        self.executor = HashExecutor(vocab_size=VOCAB_SIZE, num_slots=num_pages * config.page_size)
+        self.executor = HashExecutor(
+            vocab_size=VOCAB_SIZE,
+            num_slots=num_pages * config.page_size,
+            page_size=config.page_size,
+        )
         self.grammars = grammars = GrammarStore(tokenizer.vocabulary)
         self.engine = assemble(
             config,
