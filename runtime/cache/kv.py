@@ -5,12 +5,8 @@ Owns the memory. Which slot holds what is the prefix cache's and the scheduler's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
-
-from runtime.cache.copies import Copy
 
 
 class KVPool:
@@ -38,13 +34,6 @@ class KVPool:
         """slots: int64 [num_tokens]; keys, values: [num_tokens, num_kv_heads, head_dim]."""
         self.keys[layer].index_copy_(1, slots, keys.transpose(0, 1).to(self.keys.dtype))
         self.values[layer].index_copy_(1, slots, values.transpose(0, 1).to(self.values.dtype))
-
-    def copy(self, copies: Sequence[Copy], page_size: int) -> None:
-        """One after another, without memory of their own."""
-        for source, target, num_slots in copies:
-            there, here = source * page_size, target * page_size
-            for slots in (self.keys, self.values):
-                slots[:, :, here : here + num_slots].copy_(slots[:, :, there : there + num_slots])
 
 
 def bytes_per_token(
