@@ -145,7 +145,7 @@ class Row:
         return len(self.written) < self._most
 
     def _allows(self, token: int) -> bool:
-        return self._applied(np.array([token]), np.zeros(1))[0] != -np.inf
+        return bool(self._applied(np.array([token]), np.zeros(1))[0] != -np.inf)
 
     def _narrowed(self, logits: Any) -> int:
         return int(self._applied(np.arange(self._size), logits).argmax())

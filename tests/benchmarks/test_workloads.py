@@ -14,7 +14,13 @@ from benchmarks.workloads.regex import REGEX
 from benchmarks.workloads.tree import TREE
 from benchmarks.workloads.workload import Row, Texts, Verdict
 
-RECORD = {"name": "x", "version": None, "license": "MIT", "topics": [], "status": "beta"}
+RECORD: dict[str, Any] = {
+    "name": "x",
+    "version": None,
+    "license": "MIT",
+    "topics": [],
+    "status": "beta",
+}
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
