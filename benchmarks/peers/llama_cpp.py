@@ -164,17 +164,21 @@ def grammar_of(asked: Asked) -> str:
     """In GBNF. A pattern is converted as that of a JSON string, which then loses its quotes."""
     if asked.kind == "choices":
         return "root ::= " + " | ".join(json.dumps(text) for text in asked.spec)
-    from llama_cpp.llama_grammar import json_schema_to_gbnf
-
     if asked.kind == "schema":
-        return str(json_schema_to_gbnf(json.dumps(asked.spec)))
-    pattern = {"type": "string", "pattern": f"^{asked.spec}$"}
-    text = str(json_schema_to_gbnf(json.dumps(pattern)))
-    # A dot that is escaped in a pattern is escaped in what comes out, where that means nothing.
-    text = text.replace("\\.", ".")
-    head, _, rest = text.partition("\n")
+        return _converted(asked.spec)
+    head, _, rest = _converted({"type": "string", "pattern": f"^{asked.spec}$"}).partition("\n")
     body = head.removeprefix('root ::= "\\"" ').removesuffix(' "\\"" space')
     return f"root ::= {body}\n{rest}"
+
+
+def _converted(schema: dict[str, Any]) -> str:
+    """Compact JSON, as the others write it. A dot that is escaped in a pattern is escaped in what
+    comes out, where that means nothing.
+    """
+    from llama_cpp.llama_grammar import json_schema_to_gbnf
+
+    text = str(json_schema_to_gbnf(json.dumps(schema)))
+    return text.replace("\\.", ".").replace('space ::= " "?', 'space ::= ""')
 
 
 def _shared(prompts: list[list[int]]) -> list[int]:
