@@ -100,5 +100,5 @@ def test_the_tool_answers_every_action() -> None:
     for tool in ACTION["properties"]["tool"]["enum"]:
         for page in PAGES:
             assert observe({"tool": tool, "page": page, "line": 99})
-    first = observe({"tool": "look_up", "page": "assert", "line": 0})
+    first = observe({"tool": "look_up", "page": "assert", "line": 0.0})
     assert first != observe({"tool": "look_up", "page": "assert", "line": 4})
