@@ -46,7 +46,7 @@ class Setting:
     requests: int = 10_000
     replicas: int = 4
     rate: float | None = None
-    router: str = "least-open"
+    router: str = "prefix"
     policy: str = "lpm"
     network: str = "llama-8b"
     accelerator: str = "h200"

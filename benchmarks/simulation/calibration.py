@@ -83,7 +83,7 @@ def calibrate(model: Model, runner: ModelRunner, *, page_size: int, num_pages: i
         ]
     narrow = np.stack([np.ones(len(HEAD_COLUMNS)), np.array(HEAD_COLUMNS)], axis=1)
     return Calibrated(
-        weights=_fit(np.array(rows), np.array(times)),
+        weights=fit(np.array(rows), np.array(times)),
         head=np.array(head),
         columns=np.linalg.lstsq(narrow, np.array(columns), rcond=None)[0],
         pool_tokens=num_pages * page_size,
@@ -112,9 +112,7 @@ def _shapes(page_size: int) -> Iterator[Batch]:
             yield batch([(length, 1)] * num_rows)
         for own in (32, 200):
             if num_rows > 1:
-                yield batch(
-                    [(PREFIX_LEN + own, 1)] * num_rows, num_shared=PREFIX_LEN // page_size
-                )
+                yield batch([(PREFIX_LEN + own, 1)] * num_rows, num_shared=PREFIX_LEN // page_size)
     for there in (0, 384):
         for new in (4, 16, 32, 64, 128, 256, 512):
             yield batch([(there, new)])
@@ -137,7 +135,7 @@ def _typical(call: Callable[[], object]) -> float:
     return float(np.median(times))
 
 
-def _fit(rows: Floats, times: Floats) -> Floats:
+def fit(rows: Floats, times: Floats) -> Floats:
     """Prices of at least 0 with the least relative error: features that would have a negative one
     are left out, the most negative first.
     """

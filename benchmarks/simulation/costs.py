@@ -30,6 +30,7 @@ class Work(NamedTuple):
 
 def work_of(batch: Batch) -> Work:
     """In units of the batch's tokens."""
+    assert not batch.trees, "what is simulated draws tokens, and scores no options"
     lengths = np.diff(batch.qo_indptr).astype(np.int64)
     reach = batch.kv_lens.astype(np.int64)
     wide = lengths > 1

@@ -16,8 +16,11 @@ from benchmarks.simulation.traces import Session
 
 
 class Router(Protocol):
-    def choose(self, prompt: str) -> int:
-        """The replica that is to have this prompt; called once for each, in order of arrival."""
+    def choose(self, request: Request) -> int:
+        """The replica that is to have it; called once for each, in order of arrival."""
+
+    def ended(self, request: Request) -> None:
+        """It is done."""
 
 
 @dataclass(slots=True)
@@ -78,7 +81,7 @@ class Fleet:
         talk.text += turn.text
         request = Request(talk.text, turn.num_output, now_s)
         self._talks[id(request)] = talk
-        index = self._router.choose(talk.text)
+        index = self._router.choose(request)
         self.replicas[index].submit(request)
         if index in self._idle:
             self._idle.remove(index)
@@ -87,6 +90,7 @@ class Fleet:
     def _end(self, request: Request) -> None:
         talk = self._talks.pop(id(request))
         talk.text += request.answer
+        self._router.ended(request)
         self._told(request)
         if talk.num_asked < len(talk.session.turns):
             pause_s = talk.session.turns[talk.num_asked].pause_s

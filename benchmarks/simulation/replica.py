@@ -74,7 +74,7 @@ class SteppedClock:
         self.busy_s += step_s
         self.num_steps += num_steps
 
-    def sample(self, hidden: None, batch: Batch, request: SampleRequest) -> Sampled:
+    def sample(self, _: None, batch: Batch, __: SampleRequest) -> Sampled:
         for grant in batch.sampled:
             if (new := self.drawing.pop(grant.sequence.group, None)) is not None:
                 new.first_s = self.now_s
@@ -152,4 +152,3 @@ class Replica:
         """Of a prompt, what this replica's cache holds."""
         cache = self.engine.scheduler.cache
         return len(cache.match(tokens, len(tokens) - 1)) * cache.page_size
-

@@ -39,7 +39,7 @@ class SymbolTokenizer(Tokenizer):
         tokens: list[int] = codes.tolist()
         return tokens
 
-    def encode_pieces(self, pieces: Sequence[Piece], *, begins: bool = True) -> list[int]:
+    def encode_pieces(self, pieces: Sequence[Piece], **_: bool) -> list[int]:
         return self.encode("".join(piece.text for piece in pieces))
 
     def continue_with(
@@ -47,7 +47,7 @@ class SymbolTokenizer(Tokenizer):
     ) -> tuple[int, list[int]]:
         return len(tokens), self.encode_pieces(pieces)
 
-    def healable(self, tokens: Sequence[int], num_bytes: int) -> int:
+    def healable(self, *_: object) -> int:
         return 0
 
 

@@ -36,13 +36,16 @@ class Session:
 
 @dataclass(slots=True)
 class Random:
-    """The draws of one trace."""
+    """The draws of one trace. Symbols have a generator of their own, so that lengths and times are
+    the same whatever the grain.
+    """
 
     generator: np.random.Generator
+    symbols: np.random.Generator
     grain: int
 
     def text(self, num_tokens: int) -> str:
-        return random_text(self.generator, max(1, round(num_tokens / self.grain)))
+        return random_text(self.symbols, max(1, round(num_tokens / self.grain)))
 
     def output(self, num_tokens: int) -> int:
         """Symbols. The first token comes with the prompt's step, each further one with its own; so
@@ -54,7 +57,7 @@ class Random:
         return iter(lengths(self.generator, mean=mean, sigma=sigma, least=8, most=most))
 
     def openings(self, count: int, num_tokens: int) -> Iterator[str]:
-        """One of `count` texts, again and again: the k-th 1/k times as often as the first (Zipf)."""
+        """One of `count` texts, again and again: the k-th 1/k times as often as the first."""
         texts = [self.text(num_tokens) for _ in range(count)]
         shares = np.cumsum(1 / np.arange(1, count + 1))
         while True:
@@ -124,7 +127,8 @@ def sessions(
     """Sessions of `num_requests` turns together. Their starts are a Poisson process of which the
     turns come at `rate` a second in the long run; None: all start at once.
     """
-    random = Random(np.random.default_rng(seed), grain)
+    seeds = np.random.SeedSequence(seed).spawn(2)
+    random = Random(np.random.default_rng(seeds[0]), np.random.default_rng(seeds[1]), grain)
     bodies, start_s, num_left = TRACES[name](random), 0.0, num_requests
     while num_left > 0:
         opening, turns = next(bodies)

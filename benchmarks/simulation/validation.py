@@ -17,10 +17,9 @@ import torch
 from rich.console import Console
 
 import sgdsl as sgl
-from benchmarks.extract import rows_of
 from benchmarks.simulation.calibration import NUM_PAGES, calibrate
 from benchmarks.simulation.costs import Machine, work_of
-from examples.extract_packages import extract
+from examples.extract_packages import extract, read_documents
 from runtime.assembly import assemble
 from runtime.attention.torch import TorchAttention
 from runtime.batch import Batch
@@ -58,7 +57,7 @@ class Case:
 
 def cases(*, quick: bool) -> dict[str, Case]:
     """Records under a schema behind a long common instruction; free text behind a short one."""
-    documents = rows_of(16 if quick else 48)
+    documents = read_documents(16 if quick else 48)
     rows = [{"document": document.text} for document in documents]
     return {"extract": Case(extract, rows), "free": Case(answer, rows)}
 
@@ -93,7 +92,9 @@ class Recorded:
 class Replayed:
     """An executor that computes nothing: it draws what was drawn, and takes what `machine` says."""
 
-    def __init__(self, machine: Machine, drawn: dict[tuple[int, ...], int], vocab_size: int) -> None:
+    def __init__(
+        self, machine: Machine, drawn: dict[tuple[int, ...], int], vocab_size: int
+    ) -> None:
         self.spent_s = 0.0
         self.num_steps = 0
         self._machine = machine
@@ -104,7 +105,7 @@ class Replayed:
         self.spent_s += self._machine.layers_s(work_of(batch))
         self.num_steps += 1
 
-    def sample(self, hidden: None, batch: Batch, request: SampleRequest) -> Sampled:
+    def sample(self, _: None, batch: Batch, request: SampleRequest) -> Sampled:
         narrow = narrow_rows(request.rows, request.bitmask, self._vocab_size)
         columns = 0
         if narrow:
