@@ -29,8 +29,9 @@ from benchmarks.simulation.replica import Replica, Request
 from benchmarks.simulation.report import Report, Tally
 from benchmarks.simulation.routing import ROUTERS
 from benchmarks.simulation.traces import TRACES, sessions
-from benchmarks.simulation.validation import validate
+from benchmarks.simulation.validation import cases, validate
 from runtime.config import RuntimeConfig
+from runtime.models import resolve_model
 from runtime.policies import POLICIES
 
 QUICK_REQUESTS = 2_000
@@ -132,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     console = Console()
     if args.validate:
-        report = validate(console, quick=args.quick)
+        report = validate(console, cases(quick=args.quick), folder=resolve_model(None))
         if args.json:
             print(json.dumps(report))
         return

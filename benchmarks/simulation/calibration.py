@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from benchmarks.simulation.costs import Work, work_of
 from runtime.batch import Batch, Grant, build_batch
 from runtime.executor.runner import ModelRunner
-from runtime.model.base import Model
 from runtime.sequence import Sequence
 
 KNOTS = (1, 4, 16, 32, 64, 128, 256, 512)
 """Numbers of tokens; in between the time of a step is a line."""
 
 HEAD_ROWS = (1, 4, 16, 64)
-HEAD_COLUMNS = (64, 1024, 6144)
+HEAD_SHARES = (800, 50, 8)
+"""Of the vocabulary, one token in so many."""
 ROUNDS = 5
 PREFIX_LEN = 384
 """Tokens that rows share where they share any, in whole pages."""
@@ -66,10 +66,10 @@ def features(work: Work) -> Floats:
     return np.array([*near, work.own_slots, shared, shared * work.num_decodes, work.pairs])
 
 
-def calibrate(model: Model, runner: ModelRunner, *, page_size: int, num_pages: int) -> Calibrated:
+def calibrate(runner: ModelRunner, *, page_size: int, num_pages: int) -> Calibrated:
     """`runner` computes on a pool of `num_pages`, of which nothing that it holds is needed."""
     assert num_pages >= NUM_PAGES, "the pool has room for what is measured"
-    rows, times = [], []
+    model, rows, times = runner._model, [], []  # noqa: SLF001 - its parts are measured
     for batch in _shapes(page_size):
         rows.append(features(work_of(batch)))
         times.append(_typical(lambda batch=batch: runner.forward(batch)))  # type: ignore[misc]
@@ -77,11 +77,12 @@ def calibrate(model: Model, runner: ModelRunner, *, page_size: int, num_pages: i
     with torch.inference_mode():
         head = [_typical(lambda n=n: model.logits(hidden[:n])) for n in HEAD_ROWS]  # type: ignore[misc]
         some = hidden[:16]
+        num_columns = [model.shape.vocab_size // share for share in HEAD_SHARES]
         columns = [
             _typical(lambda n=n: model.logits(some, torch.arange(n)))  # type: ignore[misc]
-            for n in HEAD_COLUMNS
+            for n in num_columns
         ]
-    narrow = np.stack([np.ones(len(HEAD_COLUMNS)), np.array(HEAD_COLUMNS)], axis=1)
+    narrow = np.stack([np.ones(len(num_columns)), np.array(num_columns)], axis=1)
     return Calibrated(
         weights=fit(np.array(rows), np.array(times)),
         head=np.array(head),

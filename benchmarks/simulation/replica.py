@@ -6,7 +6,7 @@ takes what the machine says, and draws symbols at random.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from benchmarks.simulation.costs import Machine, Work, work_of
 from benchmarks.simulation.symbols import NUM_SYMBOLS, NoGrammars, SymbolTokenizer
 from runtime.assembly import assemble
 from runtime.batch import Batch
+from runtime.cache.copies import Copy
 from runtime.config import RuntimeConfig
 from runtime.grammar_store import GrammarStore
 from runtime.sampling.request import Sampled, SampleRequest
@@ -54,6 +55,9 @@ class SteppedClock:
         self._grain = grain
         self._budget = token_budget
         self._generator = np.random.default_rng(seed)
+
+    def copy(self, copies: Sequence[Copy]) -> None:
+        """Takes no time: it is far less than a step."""
 
     def forward(self, batch: Batch) -> None:
         work = work_of(batch)

@@ -8,35 +8,26 @@ scheduler, with time that the calibrated machine tells instead of the model's.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
 import sgdsl as sgl
-from benchmarks.simulation.calibration import NUM_PAGES, calibrate
+from benchmarks.simulation.calibration import calibrate
 from benchmarks.simulation.costs import Machine, work_of
 from examples.extract_packages import extract, read_documents
-from runtime.assembly import assemble
-from runtime.attention.torch import TorchAttention
+from runtime import Runtime
 from runtime.batch import Batch
-from runtime.cache.kv import KVPool
-from runtime.config import RuntimeConfig
+from runtime.cache.copies import Copy
 from runtime.executor.base import Executor
 from runtime.executor.head import allowed_by_any, narrow_rows
-from runtime.executor.runner import ModelRunner
-from runtime.grammar_store import GrammarStore
-from runtime.model.load import load_model, load_tokenizer
-from runtime.models import resolve_model
 from runtime.sampling.request import Sampled, SampleRequest
-from runtime.service import Service
-from runtime.tokenizer import Tokenizer
 from sgdsl import ProgramState
-
-CONFIG = RuntimeConfig(share_outputs=False)
 
 Rows = list[dict[str, Any]]
 
@@ -73,6 +64,11 @@ class Recorded:
         self.num_steps = 0
         self._executor = executor
 
+    def copy(self, copies: Sequence[Copy]) -> None:
+        began = time.thread_time()
+        self._executor.copy(copies)
+        self.spent_s += time.thread_time() - began
+
     def forward(self, batch: Batch) -> Any:
         began = time.thread_time()
         hidden = self._executor.forward(batch)
@@ -101,6 +97,9 @@ class Replayed:
         self._drawn = drawn
         self._vocab_size = vocab_size
 
+    def copy(self, copies: Sequence[Copy]) -> None:
+        """Of no cost: a page takes less than a tenth of a millisecond."""
+
     def forward(self, batch: Batch) -> None:
         self.spent_s += self._machine.layers_s(work_of(batch))
         self.num_steps += 1
@@ -122,27 +121,21 @@ def _before(batch: Batch) -> Iterator[tuple[int, ...]]:
         yield tuple(grant.sequence.tokens[: int(batch.positions[at]) + 1])
 
 
-def validate(console: Console, *, quick: bool) -> dict[str, dict[str, float]]:
+def validate(
+    console: Console, given: Mapping[str, Case], *, folder: Path
+) -> dict[str, dict[str, float]]:
     """Per workload: seconds measured and predicted, their ratio, and steps of both."""
-    folder = resolve_model(None)
-    model = load_model(folder, dtype=CONFIG.dtype, decoder=CONFIG.decoder)
-    tokenizer = load_tokenizer(folder, vocab_size=model.shape.vocab_size)
-    shape = model.shape
-    pool = KVPool(
-        num_layers=shape.num_layers,
-        num_kv_heads=shape.num_kv_heads,
-        head_dim=shape.head_dim,
-        num_slots=NUM_PAGES * CONFIG.page_size,
-    )
-    runner = ModelRunner(model, TorchAttention(pool, num_heads=shape.num_heads))
     found = {}
-    with one_thread():
-        machine = calibrate(model, runner, page_size=CONFIG.page_size, num_pages=NUM_PAGES)
-        for name, case in cases(quick=quick).items():
-            recorded = Recorded(runner)
-            run(case, recorded, tokenizer, context_len=shape.context_len)
-            replayed = Replayed(machine, recorded.drawn, shape.vocab_size)
-            run(case, replayed, tokenizer, context_len=shape.context_len)
+    with one_thread(), Runtime(folder, share_outputs=False) as runtime:
+        executor: Any = runtime._engine._executor  # noqa: SLF001 - its parts are measured
+        vocab_size = runtime.shape.vocab_size
+        page_size, num_pages = runtime.config.page_size, runtime.num_pages
+        machine = calibrate(executor, page_size=page_size, num_pages=num_pages)
+        for name, case in given.items():
+            recorded = Recorded(executor)
+            _run(case, runtime, recorded)
+            replayed = Replayed(machine, recorded.drawn, vocab_size)
+            _run(case, runtime, replayed)
             found[name] = {
                 "measured_s": recorded.spent_s,
                 "predicted_s": replayed.spent_s,
@@ -154,26 +147,11 @@ def validate(console: Console, *, quick: bool) -> dict[str, dict[str, float]]:
     return found
 
 
-def run(case: Case, executor: Executor, tokenizer: Tokenizer, *, context_len: int) -> None:
-    """Every row of the workload, in one batch, on an engine of its own."""
-    grammars = GrammarStore(tokenizer.vocabulary)
-    engine = assemble(
-        CONFIG,
-        tokenizer=tokenizer,
-        grammars=grammars,
-        executor=executor,
-        num_pages=NUM_PAGES,
-        context_len=context_len,
-    )
-    sizes = CONFIG.sizes(NUM_PAGES * CONFIG.page_size)
-    service = Service(
-        engine,
-        grammars,
-        chat_template=tokenizer.chat_template,
-        max_in_flight=sizes.max_in_flight,
-    )
-    with service:
-        states = case.program.run_batch(case.rows, backend=service, on_error="raise")
+def _run(case: Case, runtime: Runtime, executor: Executor) -> None:
+    """Every row of the workload in one batch, with another executor in the engine."""
+    runtime.flush_cache()
+    runtime._engine._executor = executor  # noqa: SLF001 - nobody else changes it
+    states = case.program.run_batch(case.rows, backend=runtime, on_error="raise")
     assert len(states) == len(case.rows), "every row ends"
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from rich.console import Console
 
 from benchmarks import simulate as command
 from benchmarks.simulate import Setting, simulate
-from benchmarks.simulation.calibration import KNOTS, Calibrated, Floats, features, fit
+from benchmarks.simulation.calibration import KNOTS, Calibrated, features, fit
 from benchmarks.simulation.costs import ACCELERATORS, NETWORKS, Roofline, Work, work_of
 from benchmarks.simulation.fleet import Fleet
 from benchmarks.simulation.replica import Replica, Request
 from benchmarks.simulation.routing import ROUTERS
 from benchmarks.simulation.symbols import NUM_SYMBOLS, SymbolTokenizer, random_text
 from benchmarks.simulation.traces import TRACES, Session, Turn, sessions
+from benchmarks.simulation.validation import Case, answer, validate
 from runtime.batch import Grant, build_batch
 from runtime.config import RuntimeConfig
 from runtime.sequence import Sequence
@@ -202,3 +205,11 @@ def test_the_command_compares_what_is_given_several_values(
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [line["policy"] for line in found["results"]] == ["lpm", "fcfs"]
     assert all(line["requests"] == 60 for line in found["results"])
+
+
+def test_a_replay_takes_the_engine_s_steps_and_a_like_time(roomy_model: Path) -> None:
+    documents = [{"document": f"The work number {n} is a licensed thing. " * 3} for n in range(6)]
+    given = {"free": Case(answer, documents)}
+    (found,) = validate(Console(quiet=True), given, folder=roomy_model).values()
+    assert found["predicted_steps"] == pytest.approx(found["measured_steps"], abs=6)
+    assert found["predicted_s"] > 0
