@@ -17,6 +17,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -47,6 +48,9 @@ from runtime.models import resolve_model
 
 NUM_SERIAL, NUM_SERIAL_QUICK = 16, 2
 """Rows of the serial run: they take long."""
+
+SHOWN_CHARACTERS = 30
+"""Of texts that differ."""
 
 QUICK_PEERS = ("transformers",)
 """What `--quick` compares with unless somebody says so: the others take longer to load."""
@@ -137,7 +141,11 @@ def measure(workload: Workload, asked: Asked, console: Console) -> tuple[Figures
     differing = [
         index for index, text in zip(chosen, serial.texts, strict=True) if text != ours.texts[index]
     ]
-    faults += [f"row {index} is not what it is alone and uncached" for index in differing]
+    alone = dict(zip(chosen, serial.texts, strict=True))
+    faults += [
+        f"row {i} is not what it is alone and uncached: {difference(ours.texts[i], alone[i])}"
+        for i in differing
+    ]
     figures["rows_compared"], figures["rows_equal"] = len(chosen), len(chosen) - len(differing)
     own = basis.seconds(ours.taken), len(rows)
     figures["vs_serial"] = ratio(own, (basis.seconds(serial.taken), len(chosen)))
@@ -187,6 +195,15 @@ def _flops(ours: Ran, options: Options) -> Figures:
 def spread(num_rows: int, count: int) -> list[int]:
     """`count` indices, evenly over all rows."""
     return [index * num_rows // count for index in range(count)]
+
+
+def difference(found: str, right: str) -> str:
+    """Where two texts part, and how each goes on."""
+    pairs = enumerate(zip_longest(found, right))
+    at = next((place for place, (a, b) in pairs if a != b), len(right))
+    shown = slice(at, at + SHOWN_CHARACTERS)
+    before = right[max(0, at - SHOWN_CHARACTERS) : at]
+    return f"behind {before!r} it has {found[shown]!r} instead of {right[shown]!r}"
 
 
 def _say(console: Console, name: str, wall_s: float, cpu_s: float, num_rows: int) -> None:

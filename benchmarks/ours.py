@@ -48,7 +48,8 @@ class Options:
 @dataclass(frozen=True)
 class Ran:
     """What one engine made of the rows. Shares are of the wall time; `steps` are the differences of
-    the engine's totals. `tokens` has each run's requests as token ids, which `encode` makes.
+    the engine's totals, `totals` of its cache. `tokens` has each run's requests as token ids, which
+    `encode` makes.
     """
 
     taken: Taken
@@ -56,6 +57,7 @@ class Ran:
     requests: list[list[Request]]
     tokens: list[list[Asked]]
     steps: dict[str, float]
+    totals: Reuse
     encode: Callable[[str], list[int]]
     ttft: Spread
     itl: Spread
@@ -74,7 +76,11 @@ class Ran:
 
     @property
     def reuse(self) -> Reuse:
-        """What the cache did, as the engine says of every request."""
+        """What the cache did, as the engine says of every request; of selects it says nothing, so
+        that its totals count.
+        """
+        if any(request.kind == "choices" for run in self.requests for request in run):
+            return self.totals
         all_ = [request for run in self.requests for request in run]
         return Reuse(
             sum(request.num_prompt_tokens for request in all_),
@@ -119,14 +125,13 @@ class Ran:
 
 def run(workload: Workload, rows: Sequence[Row], options: Options) -> Ran:
     """The workload in an engine of its own, which has seen one row before and forgotten it."""
+
+    def arrive(runtime: Runtime) -> Arrived:
+        return _arrive(workload, rows, runtime, options)
+
     with options.runtime() as runtime:
         warm_up(workload, rows, runtime)
-        before = asdict(runtime.step_stats)
-        stopwatch = Stopwatch()
-        arrived = _arrive(workload, rows, runtime, options)
-        taken = stopwatch.stop()
-        after = asdict(runtime.step_stats)
-        return _ran(arrived, taken, {name: after[name] - before[name] for name in after}, runtime)
+        return _measured(runtime, arrive)
 
 
 def run_serially(workload: Workload, rows: Sequence[Row], options: Options) -> Ran:
@@ -134,15 +139,14 @@ def run_serially(workload: Workload, rows: Sequence[Row], options: Options) -> R
     may not change. `prefix_cache` of the options is off.
     """
     assert not options.prefix_cache, "a judge remembers nothing"
+
+    def arrive(runtime: Runtime) -> Arrived:
+        program = workload.program
+        return Arrived([program.run(args=row.arguments, backend=runtime) for row in rows], [])
+
     with options.runtime() as runtime:
         warm_up(workload, rows, runtime)
-        before = asdict(runtime.step_stats)
-        stopwatch = Stopwatch()
-        states = [workload.program.run(args=row.arguments, backend=runtime) for row in rows]
-        taken = stopwatch.stop()
-        after = asdict(runtime.step_stats)
-        steps = {name: after[name] - before[name] for name in after}
-        return _ran(Arrived(states, []), taken, steps, runtime)
+        return _measured(runtime, arrive)
 
 
 def warm_up(workload: Workload, rows: Sequence[Row], runtime: Runtime) -> None:
@@ -158,14 +162,23 @@ def _arrive(workload: Workload, rows: Sequence[Row], runtime: Runtime, options: 
     return at_times(workload, rows, runtime, times)
 
 
-def _ran(arrived: Arrived, taken: Taken, steps: dict[str, float], runtime: Runtime) -> Ran:
+def _measured(runtime: Runtime, arrive: Callable[[Runtime], Arrived]) -> Ran:
+    steps_before, cached_before = asdict(runtime.step_stats), runtime.stats()
+    stopwatch = Stopwatch()
+    arrived = arrive(runtime)
+    taken = stopwatch.stop()
+    steps, cached = asdict(runtime.step_stats), runtime.stats()
     requests = [requests_of(state.explain()) for state in arrived.states]
     return Ran(
         taken=taken,
         states=arrived.states,
         requests=requests,
         tokens=[[_asked(each, runtime.tokenizer) for each in run] for run in requests],
-        steps=steps,
+        steps={name: steps[name] - steps_before[name] for name in steps},
+        totals=Reuse(
+            cached.prompt_tokens - cached_before.prompt_tokens,
+            cached.cached_tokens - cached_before.cached_tokens,
+        ),
         encode=runtime.tokenizer.encode,
         ttft=spread_of([span.first_s for span in arrived.spans]),
         itl=spread_of([gap for span in arrived.spans for gap in span.gaps_s]),
