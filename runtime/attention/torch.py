@@ -390,7 +390,7 @@ def _prefill_row(batch: Batch, row: int, window: int) -> PrefillRow:
     else:
         sees = _seen_in_tree(parents, positions, num_before)
     sees &= np.concatenate([np.arange(num_before), positions]) > positions[:, None] - window
-    first_page = max(0, num_before - window + 1) // batch.page_size
+    first_page = max(0, int(positions.min()) - window + 1) // batch.page_size
     sees = sees[:, min(first_page * batch.page_size, num_before) :]
     pages = _pages(batch, row)[first_page : -(-num_before // batch.page_size)]
     return PrefillRow(
