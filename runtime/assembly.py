@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 
 from runtime.cache.prefix import PrefixCache
@@ -28,8 +29,11 @@ def assemble(
     num_pages: int,
     num_host_pages: int = 0,
     context_len: int,
+    clock: Callable[[], float] = perf_counter,
 ) -> Engine:
-    """`context_len` in tokens; `num_pages` and `num_host_pages` are what the executor has."""
+    """`context_len` in tokens; `num_pages` and `num_host_pages` are what the executor has; `clock`
+    gives seconds.
+    """
     cache = PrefixCache(
         num_pages=num_pages,
         page_size=config.page_size,
@@ -48,7 +52,7 @@ def assemble(
         tokenizer,
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
-        clock=perf_counter,
+        clock=clock,
         share_outputs=config.share_outputs,
         max_waiting=config.max_waiting,
         max_waiting_tokens=config.max_waiting_tokens,
