@@ -152,7 +152,7 @@ class TorchPlan:
         products = torch.sparse.sampled_addmm(
             group.bias, own_queries, keys.view(-1, dim).t(), alpha=kind.scale
         )
-        scores = _capped(products.values(), kind.soft_cap, group.bias.values())
+        scores = capped(products.values(), kind.soft_cap, group.bias.values())
         scores = scores.view(rows * num_heads, -1)
         num_shared = len(group.shared) * self._batch.page_size
         if num_shared:
@@ -161,9 +161,9 @@ class TorchPlan:
             shared_keys = self._read(keys, group.shared)
             shared = torch.bmm(grouped.flatten(1, 2), shared_keys.transpose(1, 2))
             shared = shared.view(num_kv_heads, rows, -1, num_shared).transpose(0, 1)
-            shared = _capped(shared.reshape(rows * num_heads, -1), kind.soft_cap)
+            shared = capped(shared.reshape(rows * num_heads, -1), kind.soft_cap)
             scores = torch.cat([shared, scores], dim=-1)
-        weights = _softmax(scores, None if sinks is None else sinks.repeat(rows)[:, None])
+        weights = softmax_with(scores, None if sinks is None else sinks.repeat(rows)[:, None])
         mixed: Tensor = torch.embedding_bag(
             values.view(-1, dim),
             group.columns,
@@ -239,12 +239,12 @@ def _prefill_by_head(
     extra = [None] * num_kv_heads if sinks is None else sinks.view(num_kv_heads, -1, 1, 1)
     mixed = []
     for asked, own_keys, own_values, sink in zip(grouped, keys, values, extra, strict=True):
-        scores = _capped(asked @ own_keys.t() * kind.scale, kind.soft_cap) + bias
-        mixed.append(_softmax(scores, sink) @ own_values)
+        scores = capped(asked @ own_keys.t() * kind.scale, kind.soft_cap) + bias
+        mixed.append(softmax_with(scores, sink) @ own_values)
     return torch.cat(mixed).transpose(0, 1)
 
 
-def _capped(scores: Tensor, soft_cap: float | None, bias: Tensor | None = None) -> Tensor:
+def capped(scores: Tensor, soft_cap: float | None, bias: Tensor | None = None) -> Tensor:
     """bias: added once more behind the cap, which makes a number of -inf."""
     if soft_cap is None:
         return scores
@@ -252,7 +252,7 @@ def _capped(scores: Tensor, soft_cap: float | None, bias: Tensor | None = None) 
     return capped if bias is None else capped + bias
 
 
-def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+def softmax_with(scores: Tensor, sinks: Tensor | None) -> Tensor:
     """Over the last dimension and a sink, which takes its part and is left out."""
     if sinks is None:
         return scores.softmax(-1)
@@ -401,12 +401,18 @@ def _prefill_row(batch: Batch, row: int, window: int) -> PrefillRow:
     )
 
 
-def _seen_in_tree(parents: Int32, positions: Int32, num_before: int) -> NDArray[np.bool_]:
-    """What each token attends to: [num_tokens, num_before + num_tokens]."""
+def lines_of(parents: Int32) -> NDArray[np.bool_]:
+    """Which of a tree's tokens each follows, itself included. [num_tokens, num_tokens]"""
     own = np.eye(len(parents), dtype=bool)
     for token, parent in enumerate(parents):
         if parent >= 0:
             own[token] |= own[parent]
+    return own
+
+
+def _seen_in_tree(parents: Int32, positions: Int32, num_before: int) -> NDArray[np.bool_]:
+    """What each token attends to: [num_tokens, num_before + num_tokens]."""
+    own = lines_of(parents)
     # Its line in the row is as long as what it attends to before the row is short.
     before = np.arange(num_before) < (positions + 1 - own.sum(axis=1))[:, None]
     return np.concatenate([before, own], axis=1)
