@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from runtime.attention.base import AttentionKind
-from runtime.attention.torch import capped, lines_of, softmax_with
+from runtime.attention.prefill import lines_of
+from runtime.attention.scores import capped, softmax
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
 
@@ -147,7 +148,7 @@ def _attend(
     if sinks is not None:
         sinks = sinks.view(num_kv_heads, 1, 1, per_kv).expand(-1, -1, num_tokens, -1)
         sinks = functional.pad(sinks.reshape(num_kv_heads, 1, rows, 1), (0, 0, 0, missing))
-    weights = softmax_with(scores, sinks).reshape(num_kv_heads * num, -1, width)
+    weights = softmax(scores, sinks).reshape(num_kv_heads * num, -1, width)
     mixed = torch.zeros(grouped.shape)
     for begin in range(0, width, BLOCK):
         here = slice(begin, begin + BLOCK)
@@ -245,7 +246,7 @@ def _in_blocks(seen: Places, first: int) -> tuple[Places, Places]:
 
 
 def _slots(batch: Batch, row: int, places: Places) -> Places:
-    pages = batch.kv_indices[batch.kv_indptr[row] : batch.kv_indptr[row + 1]].astype(np.int64)
+    pages = batch.pages(row).astype(np.int64)
     found: Places = pages[places // batch.page_size] * batch.page_size + places % batch.page_size
     return found
 
