@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.assembly import assemble
+from runtime.attention.invariant import InvariantAttention
 from runtime.attention.torch import TorchAttention
 from runtime.cache.kv import KVPool, bytes_per_token
 from runtime.cache.store import PageStore
@@ -17,6 +18,7 @@ from runtime.config import config_from, default_kv_bytes, num_pages, unallocatab
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
 from runtime.model.base import Model
+from runtime.model.invariant import InvariantModel
 from runtime.model.load import load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
@@ -40,6 +42,9 @@ class Runtime(Service):
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model or model_path)
         network = load_model(folder, dtype=config.dtype, decoder=config.decoder)
+        attention: type[TorchAttention | InvariantAttention] = TorchAttention
+        if config.batch_invariant:
+            network, attention = InvariantModel(network), InvariantAttention
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(
@@ -50,6 +55,15 @@ class Runtime(Service):
         wanted = config.kv_bytes or default_kv_bytes()
         self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
         pool = self._allocate(network, wanted)
+        self.num_host_pages = 0
+        if config.host_kv_bytes is not None:
+            self.num_host_pages = num_pages(
+                config.host_kv_bytes,
+                bytes_per_token=token_bytes,
+                page_size=config.page_size,
+                name="host_kv_bytes",
+            )
+        pages = self._page_store(pool)
         self.kv_bytes = self.num_pages * config.page_size * token_bytes
         self._missed_bytes = wanted if self.kv_bytes <= wanted // 2 else None
         self.sizes = config.sizes(self.num_pages * config.page_size)
@@ -60,10 +74,11 @@ class Runtime(Service):
             grammars=grammars,
             executor=ModelRunner(
                 network,
-                TorchAttention(pool, num_heads=shape.num_heads),
-                PageStore(pool, page_size=config.page_size),
+                attention(pool, num_heads=shape.num_heads),
+                pages,
             ),
             num_pages=self.num_pages,
+            num_host_pages=self.num_host_pages,
             context_len=_context_len(config.context_len, shape.context_len),
         )
         super().__init__(
@@ -92,15 +107,26 @@ class Runtime(Service):
                     raise unallocatable(wanted) from error
                 self.num_pages //= 2
 
+    def _page_store(self, pool: KVPool) -> PageStore:
+        try:
+            return PageStore(
+                pool, page_size=self.config.page_size, num_host_pages=self.num_host_pages
+            )
+        except (RuntimeError, TypeError, MemoryError) as error:
+            wanted = self.config.host_kv_bytes
+            assert wanted is not None, "a page store takes memory for what was asked for"
+            raise unallocatable(wanted, name="host_kv_bytes") from error
+
     @property
     def summary(self) -> str:
         """What was sized, and to what."""
         config, tokens = self.config, self.num_pages * self.config.page_size
         missed = self._missed_bytes
         missing = "" if missed is None else f" ({missed / 2**20:,.0f} MiB could not be had)"
+        host = f", {self.num_host_pages:,} more on the host" if self.num_host_pages else ""
         return (
             f"{self.folder.name}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = {tokens:,} "
-            f"tokens in {self.num_pages:,} pages of {config.page_size}; up to "
+            f"tokens in {self.num_pages:,} pages of {config.page_size}{host}; up to "
             f"{self.sizes.max_running} rows and {self.sizes.token_budget} tokens a step, "
             f"{config.policy}; prefix cache {'on' if config.prefix_cache else 'off'}"
         )
