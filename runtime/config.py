@@ -61,7 +61,7 @@ class RuntimeConfig:
     max_waiting_tokens: sequences that wait, and their tokens; a run that is submitted when there
     are so many already is refused. None: there is no limit. dtype: of the weights; "auto" is
     float32. decoder: "auto" for the lean decoder where it knows the family, "general" for
-    transformers' own code.
+    transformers' own code. batch_invariant: every bit of a row is the same in every batch.
     """
 
     page_size: int = 16
@@ -79,13 +79,14 @@ class RuntimeConfig:
     max_waiting_tokens: int | None = None
     dtype: str = "auto"
     decoder: str = "auto"
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         _check_count("page_size", self.page_size)
         for name in OPTIONAL:
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")
-        for name in ("prefix_cache", "share_outputs"):
+        for name in ("prefix_cache", "share_outputs", "batch_invariant"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
         _check_choice("dtype", self.dtype, DTYPES)
