@@ -29,7 +29,12 @@ def assemble(
     context_len: int,
 ) -> Engine:
     """`context_len` in tokens; `num_pages` is what the executor has."""
-    cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
+    cache = PrefixCache(
+        num_pages=num_pages,
+        page_size=config.page_size,
+        reuse=config.prefix_cache,
+        eviction=config.eviction,
+    )
     sizes = config.sizes(num_pages * config.page_size)
     scheduler = Scheduler(
         cache,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from runtime.cache.eviction import EVICTIONS
 from runtime.policies import POLICIES
 from sgdsl.chat import ChatTemplate
 from sgdsl.chat_families import get_chat_template
@@ -51,7 +52,8 @@ DTYPES = ("auto", "float32", "bfloat16", "int8")
 class RuntimeConfig:
     """page_size: tokens a KV page holds. max_running: sequences in a step, at most. token_budget:
     tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
-    pool. prefix_cache: share computed prefixes. max_in_flight: runs that it pays to submit at once.
+    pool. prefix_cache: share computed prefixes. eviction: which of those that nobody uses are given
+    up first, one of `EVICTIONS`. max_in_flight: runs that it pays to submit at once.
     What is None of these follows from the rules: `default_kv_bytes`, `sizes`. context_len: tokens
     of a prompt and its output together; None: what the model was made for. chat_template: one to
     use instead of the model's own, or the name of one. share_outputs: greedy generations that are
@@ -67,6 +69,7 @@ class RuntimeConfig:
     token_budget: int | None = None
     kv_bytes: int | None = None
     prefix_cache: bool = True
+    eviction: str = "lfu"
     max_in_flight: int | None = None
     context_len: int | None = None
     chat_template: ChatTemplate | str | None = None
@@ -87,6 +90,7 @@ class RuntimeConfig:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("decoder", self.decoder, DECODERS)
+        _check_choice("eviction", self.eviction, tuple(EVICTIONS))
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not
         elif not isinstance(self.chat_template, ChatTemplate | None):

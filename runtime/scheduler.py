@@ -242,9 +242,12 @@ class Scheduler:
     def _adopt(self, sequence: Sequence, path: list[PageNode]) -> None:
         for node in path:
             self.cache.lock(node)
+        size = self.cache.page_size
         sequence.nodes = path
         sequence.pages = [node.page for node in path]
-        sequence.computed = len(path) * self.cache.page_size
+        sequence.computed = start = len(path) * size
+        if path:
+            self.cache.use(path[-1], sequence.group, sequence.tokens[start : start + size])
         sequence.stale_from = None
 
     def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
@@ -267,7 +270,7 @@ class Scheduler:
             index = len(sequence.nodes)
             parent = sequence.nodes[-1] if sequence.nodes else self.cache.root
             key = tuple(sequence.tokens[end - size : end])
-            node = self.cache.insert(parent, key, sequence.pages[index])
+            node = self.cache.insert(parent, key, sequence.pages[index], user=sequence.group)
             sequence.pages[index] = node.page
             sequence.nodes.append(node)
 

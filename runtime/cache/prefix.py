@@ -3,7 +3,7 @@
 Owns the free pages and the tree of cached ones. Bookkeeping only: a page is a number here, the
 tensors are elsewhere. Every edge of the tree is one whole page of tokens, so a node never splits. A
 node is locked by the sequences that use its page; locks are path-closed (whoever locks a node locks
-its ancestors), so everything unlocked can be evicted, leaves first, least recently used first.
+its ancestors), so everything unlocked can be evicted: leaves first, in the order of `eviction`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,25 @@ import itertools
 from collections.abc import Iterator, Sequence as Tokens
 from typing import Any, Protocol
 
+from runtime.cache.eviction import COLD, EVICTIONS, EvictionOrder, Heat
+
 PageKey = tuple[int, ...]
 
 
 class PageNode:
     """A cached page; the path from the root spells the prefix that it completes. `depth`: pages on
-    that path. `born`: rises with every page that is cached. `waiters`: the observer's, who would go
-    on from here, by the page that they would go on with.
+    that path. `born`: rises with every page that is cached. `used`: rises with every end of a use;
+    `heat`, `last_use`: the eviction order's. `waiters`: the observer's, who would go on from here,
+    by the page that they would go on with.
     """
 
     __slots__ = (
         "born",
         "children",
         "depth",
+        "heat",
         "key",
+        "last_use",
         "locks",
         "page",
         "parent",
@@ -44,6 +49,12 @@ class PageNode:
         self.children: dict[PageKey, PageNode] = {}
         self.locks = 0
         self.used = 0
+        self.heat: Heat = COLD
+        self.last_use: tuple[int, int] | None = None
+
+
+Leaf = tuple[Heat, int, int, PageNode]
+"""A leaf that may be evicted, in the order in which that happens."""
 
 
 class Observer(Protocol):
@@ -57,9 +68,13 @@ class Observer(Protocol):
 
 
 class PrefixCache:
-    """`num_pages` pages of `page_size` tokens each. With `reuse=False` nothing is ever found."""
+    """`num_pages` pages of `page_size` tokens each. With `reuse=False` nothing is ever found.
+    `eviction`: an order of `EVICTIONS`.
+    """
 
-    def __init__(self, *, num_pages: int, page_size: int, reuse: bool = True) -> None:
+    def __init__(
+        self, *, num_pages: int, page_size: int, reuse: bool = True, eviction: str = "lfu"
+    ) -> None:
         assert num_pages > 0, "there is something to own"
         assert page_size > 0, "a page holds a token"
         self.num_pages = num_pages
@@ -68,9 +83,12 @@ class PrefixCache:
         self.root = PageNode((), -1, None)
         self.observer: Observer | None = None
         self.num_cached = 0
+        self.num_evicted = 0
+        """Cached pages that had to give way to others, since the start."""
+        self._order: EvictionOrder = EVICTIONS[eviction](num_pages)
         self._free = list(range(num_pages - 1, -1, -1))
         self._num_unlocked = 0
-        self._leaves: list[tuple[int, int, PageNode]] = []  # heap; entries may be out of date
+        self._leaves: list[Leaf] = []  # heap; entries may be out of date
         self._clock = itertools.count(1)
         self._births = itertools.count(1)
 
@@ -101,6 +119,10 @@ class PrefixCache:
             self._num_unlocked -= 1
         node.locks += 1
 
+    def use(self, node: PageNode, user: int, onward: Tokens[int]) -> None:
+        """A run, `user`, has locked the node and goes on from it with the tokens `onward`."""
+        self._order.used(node, user, hash(tuple(onward)))
+
     def unlock(self, node: PageNode) -> None:
         assert node.locks > 0, "only what is locked is unlocked"
         node.locks -= 1
@@ -110,19 +132,23 @@ class PrefixCache:
             self._offer(node)
 
     def allocate(self) -> int | None:
-        """A page for new KV, evicting the least recently used one if need be; None if all are in
-        use.
-        """
-        if not self._free and not self._evict():
-            return None
+        """A page for new KV, evicting another one if need be; None if all are in use."""
+        if not self._free:
+            if not self._evict():
+                return None
+            self.num_evicted += 1
+            self._order.evicted()
         return self._free.pop()
 
     def free(self, page: int) -> None:
         """Take a page back that is not in the tree."""
         self._free.append(page)
 
-    def insert(self, parent: PageNode, key: PageKey, page: int) -> PageNode:
-        """Cache `page` as the continuation `key` of `parent`, locked once for the caller.
+    def insert(
+        self, parent: PageNode, key: PageKey, page: int, *, user: int | None = None
+    ) -> PageNode:
+        """Cache `page` as the continuation `key` of `parent`, locked once for the caller, the run
+        `user` if one computed it.
 
         When that continuation is cached already, its page is the one to use: the given one is
         freed.
@@ -134,6 +160,7 @@ class PrefixCache:
             return child
         child = PageNode(key, page, parent, next(self._births))
         child.locks = 1
+        self._order.cached(child, user)
         if self.reuse:
             parent.children[key] = child
         if parent.waiters and key in parent.waiters:
@@ -152,18 +179,16 @@ class PrefixCache:
         if not self.reuse:
             self._drop(node)
         elif not node.children:
-            heapq.heappush(self._leaves, (node.used, id(node), node))
+            heapq.heappush(self._leaves, _leaf(node))
             if len(self._leaves) > 2 * self.num_pages + 64:  # mostly entries out of date
                 self._leaves = [
-                    (leaf.used, id(leaf), leaf)
-                    for leaf in self.nodes()
-                    if leaf.locks == 0 and not leaf.children
+                    _leaf(leaf) for leaf in self.nodes() if leaf.locks == 0 and not leaf.children
                 ]
                 heapq.heapify(self._leaves)
 
     def _evict(self) -> bool:
         while self._leaves:
-            used, _, node = heapq.heappop(self._leaves)
+            _, used, _, node = heapq.heappop(self._leaves)
             if node.locks == 0 and not node.children and node.used == used and node.page >= 0:
                 self._drop(node)
                 return True
@@ -205,3 +230,7 @@ class PrefixCache:
             )
         assert len(pages) == len(set(pages)), "a page has one owner"
         assert not self.reuse or unlocked == self._num_unlocked, "unlocked pages are counted"
+
+
+def _leaf(node: PageNode) -> Leaf:
+    return node.heat, node.used, id(node), node
