@@ -278,7 +278,14 @@ class Programs:
             generation.end_unwritten()
             self._end_generation(line)
             return
-        key = key_of(line.sequence.tokens, sampling, constraint, prefix=prefix, limit=limit)
+        key = key_of(
+            line.sequence.tokens,
+            sampling,
+            constraint,
+            prefix=prefix,
+            limit=limit,
+            salt=line.run.cache_salt or "",
+        )
         written = self.shared.join(key, line)
         if written is None:
             line.sequence.cached = line.sequence.valid
@@ -333,6 +340,7 @@ class Programs:
         for sequence in new:
             self._owners[sequence.id] = line
             sequence.group, sequence.priority = line.run.id, line.run.priority
+            sequence.salt = line.run.cache_salt or ""
             sequence.work = work + len(sequence.tokens)
             self._scheduler.add(sequence)
 

@@ -91,6 +91,7 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """The sequence wants to be computed."""
         assert not sequence.pages, "a sequence that waits holds no pages"
+        self.cache.enter(sequence.salt)
         self._waiting.add(sequence)
         self._arrived.add(sequence.id)
 
@@ -99,11 +100,12 @@ class Scheduler:
         self._arrived.discard(sequence.id)
         if sequence in self._waiting:
             self._waiting.remove(sequence)
-            return
-        for queue in (self._running, self._preempted):
-            if sequence in queue:
-                queue.remove(sequence)
-        self._release(sequence)
+        else:
+            for queue in (self._running, self._preempted):
+                if sequence in queue:
+                    queue.remove(sequence)
+            self._release(sequence)
+        self.cache.leave(sequence.salt)
 
     def schedule(self) -> list[Grant]:
         """Who gets how many tokens now. Empty only if nothing has a gap."""
@@ -201,7 +203,7 @@ class Scheduler:
     def _next_in_line(self, arriving: set[Page]) -> tuple[Sequence, list[PageNode]] | None:
         """Who is to be let in now, with the cached pages of its prompt: first who was in before."""
         for sequence in self._preempted:
-            path = self.cache.match(sequence.tokens, sequence.cacheable)
+            path = self.cache.match(sequence.tokens, sequence.cacheable, sequence.salt)
             if self._next_page(sequence, path) not in arriving:
                 return sequence, path
         waiting = self._waiting
@@ -268,7 +270,7 @@ class Scheduler:
         size = self.cache.page_size
         while (end := (len(sequence.nodes) + 1) * size) <= sequence.computed:
             index = len(sequence.nodes)
-            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root
+            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root_of(sequence.salt)
             key = tuple(sequence.tokens[end - size : end])
             node = self.cache.insert(parent, key, sequence.pages[index], user=sequence.group)
             sequence.pages[index] = node.page
@@ -314,7 +316,7 @@ class Scheduler:
         start = len(path) * size
         if not self.cache.reuse or start + size > len(sequence.tokens):
             return None
-        parent = path[-1] if path else self.cache.root
+        parent = path[-1] if path else self.cache.root_of(sequence.salt)
         return id(parent), tuple(sequence.tokens[start : start + size])
 
 

@@ -24,8 +24,9 @@ class Sequence:
     rows before those tokens are computed even if the cache holds them); None when none is.
     `num_top`: so many of the likeliest tokens are wanted there too. `wants_sample`: when the gap
     closes, the next token is drawn. `group`: the run it belongs to; runs that came later have
-    higher ones. `work`: tokens that the run has still to compute, where a policy asks. `ahead`:
-    what may come behind the known tokens before the sequence parks.
+    higher ones. `salt`: cached prefixes are those of the same one. `work`: tokens that the run has
+    still to compute, where a policy asks. `ahead`: what may come behind the known tokens before the
+    sequence parks.
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class Sequence:
         "num_top",
         "pages",
         "priority",
+        "salt",
         "score_from",
         "stale_from",
         "tokens",
@@ -52,6 +54,7 @@ class Sequence:
     ) -> None:
         self.id = self.group = next(_sequence_ids)
         self.priority = self.work = 0
+        self.salt = ""
         self.ahead = Ahead()
         self.tokens: list[int] = list(tokens)
         self.score_from = score_from

@@ -57,7 +57,9 @@ class Place:
 
 
 class WaitingQueue:
-    """The tokens of who waits stay as they are. The only observer of `cache`."""
+    """The tokens of who waits stay as they are, and they have entered the cache by their salts. The
+    only observer of `cache`.
+    """
 
     def __init__(self, cache: PrefixCache, policy: Policy) -> None:
         self.policy = policy
@@ -79,11 +81,12 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence) -> None:
         assert sequence.id not in self._places, "a sequence waits once"
-        place = Place(sequence, next(self._tickets), self._cache.root)
+        root = self._cache.root_of(sequence.salt)
+        place = Place(sequence, next(self._tickets), root)
         self._places[sequence.id] = place
         self.num_tokens += len(sequence.tokens)
         if self.policy.by_tree:
-            self._descend(place, self._cache.root)
+            self._descend(place, root)
         else:
             self._rank(place)
 
@@ -161,7 +164,7 @@ class WaitingQueue:
     def _update(self, place: Place) -> bool:
         """Have the place exact. Whether its rank may be another one now."""
         if not self.policy.by_tree:
-            self._descend(place, self._cache.root)
+            self._descend(place, self._cache.root_of(place.sequence.salt))
             return False
         if place.key is None or (child := place.node.children.get(place.key)) is None:
             return False

@@ -75,7 +75,7 @@ def _constant(nodes: list[Node]) -> Iterator[Node]:
                 return
 
 
-def compute_prefix(nodes: list[Node], backend: Backend) -> None:
+def compute_prefix(nodes: list[Node], backend: Backend, *, cache_salt: str | None) -> None:
     """Have the backend compute these nodes, or each one that it hands runs on to; returns when all
     have. Raises what it fails with; of several, that some have failed, and which.
 
@@ -84,7 +84,7 @@ def compute_prefix(nodes: list[Node], backend: Backend) -> None:
     if not nodes:
         return
     named: Mapping[str, Backend] = getattr(backend, "prefix_backends", {"": backend})
-    runs = {name: _begin(nodes, each) for name, each in named.items()}
+    runs = {name: _begin(nodes, each, cache_salt) for name, each in named.items()}
     for run in runs.values():
         run.wait()
     failed = {name: error for name, run in runs.items() if (error := run.error_of(ROOT))}
@@ -99,11 +99,12 @@ def compute_prefix(nodes: list[Node], backend: Backend) -> None:
     )
 
 
-def _begin(nodes: list[Node], backend: Backend) -> Run:
+def _begin(nodes: list[Node], backend: Backend, cache_salt: str | None) -> Run:
     run = Run(
         template=backend.chat_template,
         defaults=DEFAULT_SAMPLING,
         seed=0,
+        cache_salt=cache_salt,
         keeps_nodes=getattr(backend, "passes_nodes_on", False),
     )
     one_token = Sampling(max_tokens=1, temperature=0.0, healing=False)

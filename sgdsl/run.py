@@ -40,12 +40,14 @@ class Run(Awaited):
     `seed` is what all sampling of this run derives from. `ended_by_program`: the outcome did not
     wait for the backend, which may still be at it. `num_api_spec_tokens` lets a backend that is
     paid by the call ask for so many tokens ahead of the program; others pay no heed to it.
-    `priority`: a backend in which runs wait for each other lets higher ones go first. `nodes`:
-    all that the program wrote, for a backend that passes it on; None: nobody asked.
+    `priority`: a backend in which runs wait for each other lets higher ones go first. `cache_salt`:
+    one that keeps prefixes shares them among runs of the same salt only. `nodes`: all that the
+    program wrote, for a backend that passes it on; None: nobody asked.
     """
 
     __slots__ = (
         "_machine",
+        "cache_salt",
         "cancelled",
         "defaults",
         "ended_by_program",
@@ -69,11 +71,13 @@ class Run(Awaited):
         num_api_spec_tokens: int | None = None,
         keeps_nodes: bool = False,
         priority: int = 0,
+        cache_salt: str | None = None,
     ) -> None:
         super().__init__()
         self.id = next(_run_ids)
         self.num_api_spec_tokens = num_api_spec_tokens
         self.priority = priority
+        self.cache_salt = cache_salt
         self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
         self.defaults = defaults

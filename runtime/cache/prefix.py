@@ -1,7 +1,8 @@
 """The prefix cache: pages of KV, addressed by the tokens that lead to them (RadixAttention).
 
-Owns the free pages and the tree of cached ones. Bookkeeping only: a page is a number here, the
-tensors are elsewhere. Every edge of the tree is one whole page of tokens, so a node never splits. A
+Owns the free pages and the trees of cached ones, one for every salt: what is found from one root is
+what was computed under it. Bookkeeping only: a page is a number here, the tensors are elsewhere.
+Every edge of a tree is one whole page of tokens, so a node never splits. A
 node is locked by the sequences that use its page; locks are path-closed (whoever locks a node locks
 its ancestors), so everything unlocked can be evicted: leaves first, in the order of `eviction`.
 """
@@ -53,6 +54,18 @@ class PageNode:
         self.last_use: tuple[int, int] | None = None
 
 
+class Root(PageNode):
+    """Where the prefixes of a salt begin: no page. Its locks are those who have entered; without
+    them and without pages it goes.
+    """
+
+    __slots__ = ("salt",)
+
+    def __init__(self, salt: str) -> None:
+        super().__init__((), -1, None)
+        self.salt = salt
+
+
 Leaf = tuple[Heat, int, int, PageNode]
 """A leaf that may be evicted, in the order in which that happens."""
 
@@ -80,7 +93,9 @@ class PrefixCache:
         self.num_pages = num_pages
         self.page_size = page_size
         self.reuse = reuse
-        self.root = PageNode((), -1, None)
+        self.root = Root("")
+        """Of those without a salt; it stays."""
+        self._roots = {"": self.root}
         self.observer: Observer | None = None
         self.num_cached = 0
         self.num_evicted = 0
@@ -101,10 +116,35 @@ class PrefixCache:
         """Pages that `allocate` can give: free ones, and cached ones that no one has locked."""
         return len(self._free) + self._num_unlocked
 
-    def match(self, tokens: Tokens[int], limit: int) -> list[PageNode]:
-        """The longest cached path of whole pages within the first `limit` tokens. Locks nothing."""
-        node, size, found = self.root, self.page_size, list[PageNode]()
-        if not self.reuse:
+    def enter(self, salt: str) -> None:
+        """Somebody is going to ask for pages under this salt, until `leave`."""
+        root = self._roots.get(salt)
+        if root is None:
+            root = self._roots[salt] = Root(salt)
+        root.locks += 1
+
+    def leave(self, salt: str) -> None:
+        root = self._roots[salt]
+        assert root.locks > 0, "only who has entered leaves"
+        root.locks -= 1
+        self._drop_empty(root)
+
+    def root_of(self, salt: str) -> PageNode:
+        """Of a salt under which somebody has entered, or none."""
+        return self._roots[salt]
+
+    @property
+    def num_salts(self) -> int:
+        """Those that have a root."""
+        return len(self._roots) - 1
+
+    def match(self, tokens: Tokens[int], limit: int, salt: str = "") -> list[PageNode]:
+        """The longest cached path of whole pages within the first `limit` tokens, of those that
+        were computed under the same salt. Locks nothing.
+        """
+        node: PageNode | None = self._roots.get(salt)
+        size, found = self.page_size, list[PageNode]()
+        if not self.reuse or node is None:
             return found
         for start in range(0, limit - size + 1, size):
             child = node.children.get(tuple(tokens[start : start + size]))
@@ -206,11 +246,17 @@ class PrefixCache:
             if node.waiters:
                 assert self.observer is not None, "waiters are an observer's"
                 self.observer.dropped(node)
-            if parent is not self.root and parent.locks == 0:
+            if isinstance(parent, Root):
+                self._drop_empty(parent)
+            elif parent.locks == 0:
                 self._offer(parent)
 
+    def _drop_empty(self, root: Root) -> None:
+        if root is not self.root and not root.locks and not root.children:
+            del self._roots[root.salt]
+
     def nodes(self) -> Iterator[PageNode]:
-        stack = list(self.root.children.values())
+        stack = [child for root in self._roots.values() for child in root.children.values()]
         while stack:
             node = stack.pop()
             yield node
@@ -220,12 +266,14 @@ class PrefixCache:
         """Pages have one owner each, the counts are right and locks are path-closed."""
         pages: list[int] = list(self._free)
         unlocked = 0
+        for root in self._roots.values():
+            assert root is self.root or root.locks or root.children, "an empty root goes"
         for node in self.nodes():
             pages.append(node.page)
             unlocked += node.locks == 0
             assert node.locks >= 0, "locks are counted"
-            assert node.parent is not None, "only the root has no parent"
-            assert node.parent is self.root or node.parent.locks >= node.locks, (
+            assert node.parent is not None, "only roots have no parent"
+            assert isinstance(node.parent, Root) or node.parent.locks >= node.locks, (
                 "whoever locks a node locks its ancestors"
             )
         assert len(pages) == len(set(pages)), "a page has one owner"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import Any
 
+from sgdsl.arguments import cache_salt_from
 from sgdsl.backends.base import Backend
 from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
 from sgdsl.errors import UsageError
@@ -141,6 +142,7 @@ class _Served(Watcher):
             seed=field_of(update, "seed", int),
             streaming=bool(update.get("streaming")),
             priority=field_of(update, "priority", int) if "priority" in update else 0,
+            cache_salt=_salt(update),
             answers=list(_answers(update.get("answers", []))),
             partials=_partials(update.get("partials", [])),
         )
@@ -212,6 +214,11 @@ def encode_choice(chosen: Chosen) -> Event:
         "draw": chosen.draw,
         "meta": encode_numbers(chosen.meta),
     }
+
+
+def _salt(update: Event) -> str | None:
+    given = update.get("cache_salt")
+    return None if given is None else cache_salt_from("run", given)
 
 
 def _answers(given: Any) -> Iterator[tuple[int, Answered]]:

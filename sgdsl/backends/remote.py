@@ -282,6 +282,8 @@ def _beginning(run: Run) -> Json:
     made: Json = {"begin": True, "seed": run.seed, "defaults": encode_sampling(run.defaults)}
     if run.priority:
         made["priority"] = run.priority
+    if run.cache_salt is not None:
+        made["cache_salt"] = run.cache_salt
     if isinstance(run, Replica):  # another backend has been at it
         made["answers"] = [
             {"branch": branch, **_encode_answer(answer)} for branch, answer in run.answers

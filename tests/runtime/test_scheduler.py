@@ -127,6 +127,7 @@ def test_every_sampled_token_is_the_naive_one(
         sequence = Sequence(text)
         sequence.want_sample()
         sequence.priority, sequence.work = data.draw(st.integers(-1, 1)), len(text)
+        sequence.salt = data.draw(st.sampled_from(["", "ours", "theirs"]))
         sequence.ahead = Ahead(len(text) + num_new)
         left[sequence.id] = num_new
         harness.scheduler.add(sequence)
@@ -153,6 +154,36 @@ def test_every_sampled_token_is_the_naive_one(
             break
     assert not left, "everyone comes to an end"
     harness.check_idle()
+    harness.cache.flush()
+    assert harness.cache.num_salts == 0, "nothing is left of whom nobody serves"
+
+
+@settings(max_examples=100, deadline=None)
+@given(harnesses, prompts(), st.data())
+def test_nobody_can_tell_what_was_computed_under_another_salt(
+    harness: Harness, texts: list[list[int]], data: st.DataObject
+) -> None:
+    """One after another, so that all a run can see of those before is in the cache: for each, as
+    many tokens are cached as if those of other salts had never been.
+    """
+    harness.num_pages = 1000
+    harness.__post_init__()
+    alone: dict[str, Harness] = {}
+    for text in texts:
+        salt = data.draw(st.sampled_from(["", "ours", "theirs"]))
+        if salt not in alone:
+            alone[salt] = Harness(num_pages=1000, reuse=harness.reuse)
+        cached = []
+        for each in (harness, alone[salt]):
+            sequence = Sequence(text)
+            sequence.salt = salt
+            sequence.want_sample()
+            each.scheduler.add(sequence)
+            while not each.step():
+                pass
+            each.scheduler.remove(sequence)
+            cached.append(sequence.cached)
+        assert cached[0] == cached[1]
 
 
 @settings(max_examples=100, deadline=None)
