@@ -84,7 +84,7 @@ class WaitingQueue:
         root = self._cache.root_of(sequence.salt)
         place = Place(sequence, next(self._tickets), root)
         self._places[sequence.id] = place
-        self.num_tokens += len(sequence.tokens)
+        self.num_tokens += sequence.num_known
         if self.policy.by_tree:
             self._descend(place, root)
         else:
@@ -92,7 +92,7 @@ class WaitingQueue:
 
     def remove(self, sequence: Sequence) -> None:
         place = self._places.pop(sequence.id)
-        self.num_tokens -= len(sequence.tokens)
+        self.num_tokens -= sequence.num_known
         self._aside.pop(sequence.id, None)
         if self.policy.by_tree:
             self._leave(place)
