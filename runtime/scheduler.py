@@ -17,6 +17,7 @@ from collections.abc import Sequence as List
 from dataclasses import dataclass
 
 from runtime.batch import Grant
+from runtime.cache.pins import Pins
 from runtime.cache.prefix import PageNode, PrefixCache
 from runtime.foresight import Usage
 from runtime.policies import POLICIES, Policy
@@ -60,6 +61,7 @@ class Scheduler:
     ) -> None:
         assert token_budget >= max_running > 0, "every running sequence can be granted a token"
         self.cache = cache
+        self.pins = Pins(cache)
         self.counts = SchedulerCounts()
         self.usage = Usage()
         self._token_budget = token_budget

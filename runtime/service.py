@@ -65,6 +65,10 @@ class Service(Closing):
     def wake(self, run: Run) -> None:
         self._send(run, self._engine.programs.wake)
 
+    def unpin(self, run: Run) -> None:
+        """What was computed for a run that `pins` may be evicted again."""
+        self._thread.send(partial(self._engine.programs.unpin, run))
+
     def stats(self) -> BackendStats:
         counts = self._engine.scheduler.counts
         return BackendStats(
@@ -103,8 +107,8 @@ class Service(Closing):
         return self._engine.scheduler.counts
 
     def flush_cache(self) -> None:
-        """Forget every cached prefix that is not in use, and every remembered output; returns when
-        it is done.
+        """Forget every cached prefix that is neither in use nor pinned, and every remembered
+        output; returns when it is done.
         """
         self._refuse_own_thread()
         done = threading.Event()

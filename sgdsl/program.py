@@ -48,7 +48,7 @@ from sgdsl.expressions import Hole, Part
 from sgdsl.graph import Graph, Sampling
 from sgdsl.html import untraced_html
 from sgdsl.parameters import Arguments, BatchRow, Parameters
-from sgdsl.prefix import compute_prefix, literal_prefix, unknown
+from sgdsl.prefix import CachedPrefix, compute_prefix, literal_prefix, unknown
 from sgdsl.state import ProgramState
 from sgdsl.tracer import finish_at_once, trace
 
@@ -78,6 +78,7 @@ class Program(Generic[R]):
         self._body = body
         self._num_api_spec_tokens = num_api_spec_tokens
         self._bound = dict(bound or {})
+        self._kept: list[CachedPrefix] = []
         self._parameters = Parameters(body, self._bound)
         self.parameters = self._parameters.names
         functools.update_wrapper(self, body)
@@ -360,16 +361,37 @@ class Program(Generic[R]):
             call = finish_at_once(call)
         return trace(call, self.__name__, self.parameters, start=start, asynchronous=self.is_async)
 
-    def cache(self, backend: Backend | None = None, *, cache_salt: str | None = None) -> None:
+    def cache(
+        self,
+        backend: Backend | None = None,
+        *,
+        cache_salt: str | None = None,
+        pin: bool = True,
+    ) -> CachedPrefix:
         """Have the backend compute the text with which every run of this program begins, so that
         later runs (of this `cache_salt`) find it in its cache. Waits for that; nothing where the
         backend keeps no cache.
+
+        `pin`: it stays there, whatever else is computed, until what is returned is released (at the
+        end of a `with` block, or by its `release()`), `uncache` is called or the backend closed.
         """
         chosen = backend_for(backend)
+        self._kept = [kept for kept in self._kept if not kept.is_released]
         if getattr(chosen, "caches_prefixes", False):
             call = self._call(self._parameters.fit_holes((), {}, unknown))
             nodes = literal_prefix(call, asynchronous=self.is_async)
-            compute_prefix(nodes, chosen, cache_salt=cache_salt_for(cache_salt, "cache"))
+            salt = cache_salt_for(cache_salt, "cache")
+            self._kept.append(compute_prefix(nodes, chosen, cache_salt=salt, pins=pin))
+            return self._kept[-1]
+        return CachedPrefix(())
+
+    def uncache(self, backend: Backend | None = None) -> None:
+        """Release what `cache` has pinned there of this program, whatever its `cache_salt`."""
+        chosen = backend_for(backend)
+        for kept in self._kept:
+            if kept.is_held_by(chosen):
+                kept.release()
+        self._kept = [kept for kept in self._kept if not kept.is_released]
 
     is_async = False
     _execution: Callable[..., Execution] = Execution

@@ -41,7 +41,8 @@ class Run(Awaited):
     wait for the backend, which may still be at it. `num_api_spec_tokens` lets a backend that is
     paid by the call ask for so many tokens ahead of the program; others pay no heed to it.
     `priority`: a backend in which runs wait for each other lets higher ones go first. `cache_salt`:
-    one that keeps prefixes shares them among runs of the same salt only. `nodes`: all that the
+    one that keeps prefixes shares them among runs of the same salt only. `pins`: it keeps what it
+    computes of this run until its `unpin`. `nodes`: all that the
     program wrote, for a backend that passes it on; None: nobody asked.
     """
 
@@ -54,6 +55,7 @@ class Run(Awaited):
         "id",
         "nodes",
         "num_api_spec_tokens",
+        "pins",
         "priority",
         "returned",
         "seed",
@@ -72,12 +74,14 @@ class Run(Awaited):
         keeps_nodes: bool = False,
         priority: int = 0,
         cache_salt: str | None = None,
+        pins: bool = False,
     ) -> None:
         super().__init__()
         self.id = next(_run_ids)
         self.num_api_spec_tokens = num_api_spec_tokens
         self.priority = priority
         self.cache_salt = cache_salt
+        self.pins = pins
         self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
         self.defaults = defaults

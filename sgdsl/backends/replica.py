@@ -75,6 +75,7 @@ class Replica(Run):
         keeps_nodes: bool = False,
         priority: int = 0,
         cache_salt: str | None = None,
+        pins: bool = False,
         answers: Iterable[tuple[int, Answered]] = (),
         partials: dict[int, str] | None = None,
     ) -> None:
@@ -87,6 +88,7 @@ class Replica(Run):
             keeps_nodes=keeps_nodes,
             priority=priority,
             cache_salt=cache_salt,
+            pins=pins,
         )
         self.watcher: Watcher = watcher
         self.answers = list(answers)
