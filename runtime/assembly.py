@@ -6,8 +6,10 @@ one.
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 
+from runtime.cache.diagnosis import Setup
 from runtime.cache.prefix import PrefixCache
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
@@ -16,7 +18,11 @@ from runtime.grammar_store import GrammarStore
 from runtime.policies import POLICIES
 from runtime.programs import Programs
 from runtime.scheduler import Scheduler
+from runtime.telemetry.cache_watch import CacheWatch
 from runtime.tokenizer import Tokenizer
+
+logger = logging.getLogger("sgdsl.runtime")
+"""For what an operator should hear of, and no caller has asked for."""
 
 
 def assemble(
@@ -42,6 +48,13 @@ def assemble(
         max_running=sizes.max_running,
         policy=POLICIES[config.policy],
     )
+    setup = Setup(
+        page_size=config.page_size,
+        num_pages=num_pages,
+        reuse=config.prefix_cache,
+        decode=lambda tokens: tokenizer.decode(tokens).decode("utf-8", "replace"),
+    )
+    scheduler.watch = CacheWatch(setup, tell=logger.warning)
     programs = Programs(
         scheduler,
         tokenizer,

@@ -17,12 +17,14 @@ from collections.abc import Sequence as List
 from dataclasses import dataclass
 
 from runtime.batch import Grant
+from runtime.cache.history import MIN_REACH, History
 from runtime.cache.pins import Pins
 from runtime.cache.prefix import PageNode, PrefixCache
 from runtime.foresight import Usage
 from runtime.policies import POLICIES, Policy
 from runtime.room import Room
 from runtime.sequence import Sequence
+from runtime.telemetry.cache_watch import CacheWatch
 from runtime.waiting import Page, WaitingQueue
 
 LOOK_AHEAD = 256
@@ -42,6 +44,7 @@ class SchedulerCounts:
 
     prompt_tokens: int = 0  # known tokens of every sequence when it was first admitted
     cached_tokens: int = 0  # those of them that the cache held
+    reusable_tokens: int = 0  # those that a cache without bounds had held
     computed_tokens: int = 0
     preemptions: int = 0
     num_shrinks: int = 0  # steps that the memory did not suffice for
@@ -62,11 +65,14 @@ class Scheduler:
         assert token_budget >= max_running > 0, "every running sequence can be granted a token"
         self.cache = cache
         self.pins = Pins(cache)
+        self.watch: CacheWatch | None = None
         self.counts = SchedulerCounts()
         self.usage = Usage()
         self._token_budget = token_budget
         self._max_running = max_running
         self._waiting = WaitingQueue(cache, policy)
+        reach = max(MIN_REACH, 2 * cache.num_pages)
+        self._history = History(page_size=cache.page_size, reach=reach)
         self._preempted: list[Sequence] = []  # as those that run
         self._running: list[Sequence] = []  # in the order in which they were let in
         self._num_admitted = 0  # preemptions aside
@@ -242,6 +248,21 @@ class Scheduler:
             sequence.counted = True
             self.counts.prompt_tokens += sequence.num_known
             self.counts.cached_tokens += sequence.computed
+            self._note_prompt(sequence)
+
+    def _note_prompt(self, sequence: Sequence) -> None:
+        """How much of it could have been cached."""
+        nodes, cached = sequence.nodes, sequence.computed
+        path = nodes[-1] if nodes else self.cache.root_of(sequence.salt)
+        start = path.depth * self.cache.page_size
+        limit = sequence.cacheable - start
+        known = start + self._history.note(path.chain, sequence.tokens[start:], limit=limit)
+        reusable = max(known, cached)
+        self.counts.reusable_tokens += reusable
+        if (watch := self.watch) is not None:
+            watch.saw(sequence.tokens, sequence.salt, cached=cached, reusable=reusable)
+            if watch.is_due:
+                watch.look(self.cache.num_evicted)
 
     def _adopt(self, sequence: Sequence, path: list[PageNode]) -> None:
         for node in path:
@@ -276,6 +297,7 @@ class Scheduler:
             parent = sequence.nodes[-1] if sequence.nodes else self.cache.root_of(sequence.salt)
             key = tuple(sequence.tokens[end - size : end])
             node = self.cache.insert(parent, key, sequence.pages[index], user=sequence.group)
+            self._history.add(node.chain)
             sequence.pages[index] = node.page
             sequence.nodes.append(node)
 

@@ -16,7 +16,7 @@ from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
 from runtime.grammar_store import GrammarStore, Prepared
 from runtime.scheduler import SchedulerCounts
-from runtime.telemetry.stats import StepStats
+from runtime.telemetry.stats import CacheStats, StepStats
 from sgdsl.backends.base import BackendStats, Closing
 from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError
@@ -95,12 +95,27 @@ class Service(Closing):
             "num_running": scheduler.num_running,
             "num_waiting": scheduler.num_waiting,
             "preemptions": scheduler.counts.preemptions,
+            "cache": asdict(self.cache_stats),
             "steps": asdict(self.step_stats),
         }
 
     @property
     def step_stats(self) -> StepStats:
         return self._engine.stats
+
+    @property
+    def cache_stats(self) -> CacheStats:
+        scheduler = self._engine.scheduler
+        counts, cache = scheduler.counts, scheduler.cache
+        return CacheStats(
+            prompt_tokens=counts.prompt_tokens,
+            cached_tokens=counts.cached_tokens,
+            reusable_tokens=counts.reusable_tokens,
+            num_pages=cache.num_pages,
+            cached_pages=cache.num_cached,
+            pinned_pages=scheduler.pins.num_pages,
+            evicted_pages=cache.num_evicted,
+        )
 
     @property
     def scheduler_counts(self) -> SchedulerCounts:

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import frexp, ldexp
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from runtime.cache.prefix import PageNode
+from typing import Protocol
 
 Heat = tuple[int, float]
 """An exponent of two and a fraction of [0.5, 1), compared in this order: however often a page is
@@ -31,15 +28,27 @@ it holds on to prefixes that nobody asks for any more.
 """
 
 
+class Node(Protocol):
+    """A cached page, as an order sees it. A root has no parent, and is no page."""
+
+    heat: Heat
+    last_use: tuple[int, int] | None
+
+    @property
+    def parent(self) -> Node | None: ...
+    @property
+    def key(self) -> tuple[int, ...]: ...
+
+
 class EvictionOrder(Protocol):
     """Told of what happens to nodes; those it is told of, and what leads to them, are locked. A
     `user` is a run.
     """
 
-    def cached(self, node: PageNode, user: int | None) -> None:
+    def cached(self, node: Node, user: int | None) -> None:
         """The page has just been computed, for the user if there is one."""
 
-    def used(self, node: PageNode, user: int, onward: int) -> None:
+    def used(self, node: Node, user: int, onward: int) -> None:
         """The user goes on from here, with tokens of which `onward` is a hash."""
 
     def evicted(self) -> None:
@@ -52,10 +61,10 @@ class LeastRecentlyUsed:
     def __init__(self, num_pages: int) -> None:
         pass
 
-    def cached(self, node: PageNode, user: int | None) -> None:
+    def cached(self, node: Node, user: int | None) -> None:
         pass
 
-    def used(self, node: PageNode, user: int, onward: int) -> None:
+    def used(self, node: Node, user: int, onward: int) -> None:
         pass
 
     def evicted(self) -> None:
@@ -76,16 +85,16 @@ class LeastFrequentlyUsed:
         self._num_pages = num_pages
         self._num_evicted = 0
 
-    def cached(self, node: PageNode, user: int | None) -> None:
+    def cached(self, node: Node, user: int | None) -> None:
         self._warm(node, 1)
         if node.parent is not None and user is not None:
             node.parent.last_use = (user, hash(node.key))
 
-    def used(self, node: PageNode, user: int, onward: int) -> None:
+    def used(self, node: Node, user: int, onward: int) -> None:
         before, node.last_use = node.last_use, (user, onward)
         if before is None or before[0] == user or before[1] == onward:
             return
-        each: PageNode | None = node
+        each: Node | None = node
         while each is not None and each.parent is not None:
             self._warm(each, BRANCHING)
             each = each.parent
@@ -93,7 +102,7 @@ class LeastFrequentlyUsed:
     def evicted(self) -> None:
         self._num_evicted += 1
 
-    def _warm(self, node: PageNode, amount: int) -> None:
+    def _warm(self, node: Node, amount: int) -> None:
         """What is new counts double after each turnover, which orders pages as if what came before
         were halved.
         """

@@ -15,19 +15,21 @@ from collections.abc import Iterator, Sequence as Tokens
 from typing import Any, Protocol
 
 from runtime.cache.eviction import COLD, EVICTIONS, EvictionOrder, Heat
+from runtime.cache.history import chain_of
 
 PageKey = tuple[int, ...]
 
 
 class PageNode:
     """A cached page; the path from the root spells the prefix that it completes. `depth`: pages on
-    that path. `born`: rises with every page that is cached. `used`: rises with every end of a use;
-    `heat`, `last_use`: the eviction order's. `waiters`: the observer's, who would go on from here,
-    by the page that they would go on with.
+    that path; `chain`: its hash. `born`: rises with every page that is cached. `used`: rises with
+    every end of a use; `heat`, `last_use`: the eviction order's. `waiters`: the observer's, who
+    would go on from here, by the page that they would go on with.
     """
 
     __slots__ = (
         "born",
+        "chain",
         "children",
         "depth",
         "heat",
@@ -46,6 +48,7 @@ class PageNode:
         self.parent = parent
         self.born = born
         self.depth: int = 0 if parent is None else parent.depth + 1
+        self.chain: int = 0 if parent is None else chain_of(parent.chain, key)
         self.waiters: dict[PageKey | None, dict[int, Any]] | None = None
         self.children: dict[PageKey, PageNode] = {}
         self.locks = 0
@@ -64,6 +67,7 @@ class Root(PageNode):
     def __init__(self, salt: str) -> None:
         super().__init__((), -1, None)
         self.salt = salt
+        self.chain = hash(salt)
 
 
 Leaf = tuple[Heat, int, int, PageNode]
