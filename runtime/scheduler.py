@@ -7,7 +7,9 @@ mode and no decode mode: a sequence has a gap, and a step grants it tokens.
 Who comes next is the policy's business, with two exceptions, so that nothing starves. Of those that
 wait, every `AGEING`th that is let in is the one that has waited longest. Of those that run, the
 ones let in earlier go first, and pages are taken from the one let in last, which comes back before
-all that wait: so the first one always makes progress, and everyone is the first one day.
+all of its priority that wait: so the first one always makes progress, and everyone is the first one
+day. Who is next and finds no row or pages takes those of lower priority, of each a bounded number
+of times.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from runtime.batch import Grant
 from runtime.cache.history import MIN_REACH, History
 from runtime.cache.pins import Pins
 from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.displacement import may_leave, num_pages_of, who_leaves
 from runtime.foresight import Usage
 from runtime.policies import POLICIES, Policy
 from runtime.room import Room
@@ -40,13 +43,14 @@ fifteen, and a wait is at most sixteen times that of first come first served, in
 
 @dataclass(slots=True)
 class SchedulerCounts:
-    """Totals since the start; tokens, except `preemptions` (sequences)."""
+    """Totals since the start; tokens, except `preemptions` and `displacements` (sequences)."""
 
     prompt_tokens: int = 0  # known tokens of every sequence when it was first admitted
     cached_tokens: int = 0  # those of them that the cache held
     reusable_tokens: int = 0  # those that a cache without bounds had held
     computed_tokens: int = 0
-    preemptions: int = 0
+    preemptions: int = 0  # for lack of pages
+    displacements: int = 0  # for others of higher priority
     num_shrinks: int = 0  # steps that the memory did not suffice for
     lost_tokens: int = 0  # computed ones that preemptions gave up; the cache may still hold some
 
@@ -100,6 +104,7 @@ class Scheduler:
         """The sequence wants to be computed."""
         assert not sequence.pages, "a sequence that waits holds no pages"
         self.cache.enter(sequence.salt)
+        sequence.displaced = 0
         self._waiting.add(sequence)
         self._arrived.add(sequence.id)
 
@@ -120,7 +125,8 @@ class Scheduler:
         self._rewind_stale()
         grants: list[Grant] = []
         budget = self._grant_running(grants)
-        if self.num_waiting and budget > 0 and len(self._running) < self._max_running:
+        has_room = budget > 0 and len(self._running) < self._max_running
+        if self.num_waiting and (has_room or self._may_displace()):
             self._admit(grants, budget)
         return grants
 
@@ -173,12 +179,54 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         assert sequence is self._running[-1], "the youngest is preempted first"
-        self._running.pop()
+        self._set_back(sequence)
+        self.counts.preemptions += 1
+        self.usage.was_too_low()
+
+    def _set_back(self, sequence: Sequence) -> None:
+        """It loses its pages, and comes in again."""
+        self._running.remove(sequence)
         self.counts.lost_tokens += sequence.computed
         self._release(sequence)
         insort(self._preempted, sequence, key=_by_admission)
-        self.counts.preemptions += 1
-        self.usage.was_too_low()
+
+    def _may_displace(self) -> bool:
+        """Whether somebody runs who would leave for one of those that do not."""
+        tops = [each.priority for each in self._preempted]
+        if (top := self._waiting.top_priority) is not None:
+            tops.append(top)
+        highest = max(tops)
+        return any(may_leave(each, highest) for each in self._running)
+
+    def _make_way(
+        self, sequence: Sequence, path: list[PageNode], grants: list[Grant], budget: int
+    ) -> int:
+        """Have others leave for it, if that helps; returns the tokens that they were granted."""
+
+        def is_room(leaving: List[Sequence]) -> bool:
+            rest = [each for each in self._running if each not in leaving]
+            room = Room(
+                self.cache,
+                self.usage,
+                rest,
+                token_budget=self._token_budget,
+                num_given=num_pages_of(leaving, path),
+            )
+            freed = sum(grant.num_tokens for grant in grants if grant.sequence in leaving)
+            gap = sequence.goal - len(path) * self.cache.page_size
+            num_tokens = min(gap, budget + freed)
+            fits = num_tokens > 0 and len(rest) < self._max_running
+            return fits and room.is_there(sequence, path, num_tokens)
+
+        freed = 0
+        for each in who_leaves(sequence, self._running, is_room):
+            self._set_back(each)
+            each.displaced += 1
+            self.counts.displacements += 1
+            for grant in [grant for grant in grants if grant.sequence is each]:
+                grants.remove(grant)
+                freed += grant.num_tokens
+        return freed
 
     def _admit(self, grants: list[Grant], budget: int) -> None:
         """Let sequences in, in order, while tokens and rows last, and there is room for what they
@@ -188,15 +236,17 @@ class Scheduler:
         step, not a page); sequences behind it may go first.
         """
         arriving = set(filter(None, map(self._arriving_page, grants)))
-        room = Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
+        room = self._room()
         self._waiting.settle()
-        while budget > 0 and len(self._running) < self._max_running:
-            if (found := self._next_in_line(arriving)) is None:
-                break
+        while (found := self._next_in_line(arriving)) is not None:
             sequence, path = found
+            if not self._has_room(room, sequence, path, budget):
+                budget += self._make_way(sequence, path, grants, budget)
+                arriving = set(filter(None, map(self._arriving_page, grants)))
+                room = self._room()
+                if not self._has_room(room, sequence, path, budget):
+                    break
             num_tokens = min(sequence.goal - len(path) * self.cache.page_size, budget)
-            if not room.is_there(sequence, path, num_tokens):
-                break
             self._enter(sequence, path)
             extended = self._extend_pages(sequence, num_tokens)
             assert extended, "there was room"
@@ -208,27 +258,53 @@ class Scheduler:
                 arriving.add(page)
         self._waiting.restore()
 
+    def _room(self) -> Room:
+        return Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
+
+    def _has_room(self, room: Room, sequence: Sequence, path: list[PageNode], budget: int) -> bool:
+        if budget <= 0 or len(self._running) >= self._max_running:
+            return False
+        num_tokens = min(sequence.goal - len(path) * self.cache.page_size, budget)
+        return room.is_there(sequence, path, num_tokens)
+
     def _next_in_line(self, arriving: set[Page]) -> tuple[Sequence, list[PageNode]] | None:
-        """Who is to be let in now, with the cached pages of its prompt: first who was in before."""
-        for sequence in self._preempted:
-            path = self.cache.match(sequence.tokens, sequence.cacheable, sequence.salt)
-            if self._next_page(sequence, path) not in arriving:
-                return sequence, path
-        waiting = self._waiting
-        if not waiting:
-            return None
-        if self._since_oldest >= AGEING - 1:
+        """Who is to be let in now, with the cached pages of its prompt: who was in before goes
+        before all but those of higher priority, and where it is the turn of who has waited longest,
+        before all.
+        """
+        waiting, is_aged = self._waiting, self._since_oldest >= AGEING - 1
+        again = self._first_again(arriving, by_priority=not is_aged)
+        if again is not None and is_aged:
+            return again
+        if waiting and is_aged:
             oldest = waiting.oldest()
             return None if oldest.next_page in arriving else (oldest.sequence, oldest.path)
         while (place := waiting.first()) is not None and waiting.num_aside < LOOK_AHEAD:
+            if again is not None and place.sequence.priority <= again[0].priority:
+                return again
             if place.next_page not in arriving:
                 return place.sequence, place.path
             waiting.set_aside(place)
+        return again
+
+    def _first_again(
+        self, arriving: set[Page], *, by_priority: bool
+    ) -> tuple[Sequence, list[PageNode]] | None:
+        """Of those that were in before, the one that was let in first; or of the highest priority,
+        that one.
+        """
+        again = self._preempted
+        if by_priority:
+            again = sorted(again, key=lambda each: -each.priority)
+        for sequence in again:
+            path = self.cache.match(sequence.tokens, sequence.cacheable, sequence.salt)
+            if self._next_page(sequence, path) not in arriving:
+                return sequence, path
         return None
 
     def _enter(self, sequence: Sequence, path: list[PageNode]) -> None:
         if sequence in self._waiting:
-            oldest = self._waiting.is_oldest(sequence)
+            oldest = self._waiting.is_oldest(sequence) and not self._preempted
             self._since_oldest = 0 if oldest else self._since_oldest + 1
             sequence.admission = self._num_admitted
             self._num_admitted += 1

@@ -38,6 +38,7 @@ class Sequence:
         "cached",
         "computed",
         "counted",
+        "displaced",
         "group",
         "id",
         "nodes",
@@ -74,6 +75,7 @@ class Sequence:
         self.computed = 0
         self.cached = 0  # tokens that the prefix cache gave at the last admission
         self.counted = False  # in the statistics
+        self.displaced = 0  # how often it left for others since it was added to the scheduler
         self.admission = -1  # rises with every sequence that the scheduler lets in
         self.pages: list[int] = []
         self.nodes: list[PageNode] = []  # of the leading pages: those that are in the tree, locked

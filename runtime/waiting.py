@@ -125,13 +125,25 @@ class WaitingQueue:
 
     def first(self) -> Place | None:
         """The first one by the policy, of those that are not set aside."""
+        while (place := self._top()) is not None:
+            if not self._update(place):
+                return place
+        return None
+
+    @property
+    def top_priority(self) -> int | None:
+        """The highest of those that are not set aside; None if there are none."""
+        place = self._top()
+        return None if place is None else place.sequence.priority
+
+    def _top(self) -> Place | None:
+        """The first one by the ranks as they stand."""
         while self._heap:
             rank, sequence_id = self._heap[0]
             place = self._places.get(sequence_id)
-            if place is None or place.rank is not rank or sequence_id in self._aside:
-                heapq.heappop(self._heap)
-            elif not self._update(place):
+            if place is not None and place.rank is rank and sequence_id not in self._aside:
                 return place
+            heapq.heappop(self._heap)
         return None
 
     @property
