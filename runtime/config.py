@@ -13,11 +13,10 @@ from typing import Any
 
 from runtime.cache.eviction import EVICTIONS
 from runtime.policies import POLICIES
+from runtime.sizes import cpu_kv_bytes
 from sgdsl.chat import ChatTemplate
 from sgdsl.chat_families import get_chat_template
 from sgdsl.errors import UsageError
-
-GIB = 1 << 30
 
 OPTIONAL = (
     *("max_running", "token_budget", "kv_bytes", "max_in_flight", "context_len"),
@@ -147,12 +146,8 @@ def config_from(options: Mapping[str, Any]) -> RuntimeConfig:
 
 
 def default_kv_bytes() -> int:
-    """A quarter of the memory that is free now, at most 4 GiB, at least 256 MiB.
-
-    The rest is for weights, activations and the user; 4 GiB hold about 90,000 tokens of the default
-    model, more than `max_running` rows of it ever need.
-    """
-    return max(GIB // 4, min(4 * GIB, available_bytes() // 4))
+    """By the rule for CPUs, of the memory that is free now."""
+    return cpu_kv_bytes(available_bytes())
 
 
 def available_bytes() -> int:
