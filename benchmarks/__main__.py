@@ -1,14 +1,15 @@
-"""`python -m benchmarks [dtypes | extract | frontend | grammars]`: one of them, extract if none."""
+"""`python -m benchmarks [NAME]`: one of those below, extract if none is named."""
 
 import sys
 
-from benchmarks import dtypes, extract, frontend, grammars
+from benchmarks import dtypes, extract, frontend, grammars, scheduler
 
 BENCHMARKS = {
     "dtypes": dtypes.main,
     "extract": extract.main,
     "frontend": frontend.main,
     "grammars": grammars.main,
+    "scheduler": scheduler.main,
 }
 
 if __name__ == "__main__":
