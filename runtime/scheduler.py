@@ -19,6 +19,8 @@ from collections.abc import Sequence as List
 from dataclasses import dataclass
 
 from runtime.batch import Grant
+from runtime.beginnings import Beginning, Beginnings
+from runtime.cache.copies import Copy
 from runtime.cache.history import MIN_REACH, History
 from runtime.cache.pins import Pins
 from runtime.cache.prefix import PageNode, PrefixCache
@@ -39,6 +41,10 @@ AGEING = 16
 """Every so many admissions, one is that of who has waited longest: a policy decides on the other
 fifteen, and a wait is at most sixteen times that of first come first served, in admissions.
 """
+
+
+Found = tuple[Sequence, list[PageNode]]
+"""Who is next, and the cached pages of its prompt."""
 
 
 @dataclass(slots=True)
@@ -139,6 +145,11 @@ class Scheduler:
             self.counts.computed_tokens += grant.num_tokens
             self._share_full_pages(sequence)
 
+    def take_copies(self) -> list[Copy]:
+        """What has to be copied before the tokens of the grants are computed, in order."""
+        copies, self.cache.copies = self.cache.copies, []
+        return copies
+
     def shrink(self, num_tokens: int) -> bool:
         """The memory did not suffice for a step of `num_tokens`: from now on they are half as
         large. False if that is not possible.
@@ -198,10 +209,11 @@ class Scheduler:
         highest = max(tops)
         return any(may_leave(each, highest) for each in self._running)
 
-    def _make_way(
-        self, sequence: Sequence, path: list[PageNode], grants: list[Grant], budget: int
-    ) -> int:
-        """Have others leave for it, if that helps; returns the tokens that they were granted."""
+    def _make_way(self, found: Found, grants: list[Grant], budget: int) -> int | None:
+        """Have others leave for who is next, if that helps; returns the tokens that they were
+        granted, None if nobody leaves.
+        """
+        sequence, path = found
 
         def is_room(leaving: List[Sequence]) -> bool:
             rest = [each for each in self._running if each not in leaving]
@@ -219,14 +231,15 @@ class Scheduler:
             return fits and room.is_there(sequence, path, num_tokens)
 
         freed = 0
-        for each in who_leaves(sequence, self._running, is_room):
+        leaving = who_leaves(sequence, self._running, is_room)
+        for each in leaving:
             self._set_back(each)
             each.displaced += 1
             self.counts.displacements += 1
             for grant in [grant for grant in grants if grant.sequence is each]:
                 grants.remove(grant)
                 freed += grant.num_tokens
-        return freed
+        return freed if leaving else None
 
     def _admit(self, grants: list[Grant], budget: int) -> None:
         """Let sequences in, in order, while tokens and rows last, and there is room for what they
@@ -237,20 +250,23 @@ class Scheduler:
         """
         arriving = set(filter(None, map(self._arriving_page, grants)))
         room = self._room()
+        beginnings = Beginnings(self.cache, self._running)
         self._waiting.settle()
         while (found := self._next_in_line(arriving)) is not None:
             sequence, path = found
-            if not self._has_room(room, sequence, path, budget):
-                budget += self._make_way(sequence, path, grants, budget)
+            beginning = beginnings.find(sequence, path)
+            num_tokens = self._num_fitting(room, found, beginning, budget)
+            if not num_tokens and (freed := self._make_way(found, grants, budget)) is not None:
+                budget += freed
                 arriving = set(filter(None, map(self._arriving_page, grants)))
-                room = self._room()
-                if not self._has_room(room, sequence, path, budget):
-                    break
-            num_tokens = min(sequence.goal - len(path) * self.cache.page_size, budget)
-            self._enter(sequence, path)
+                room, beginnings = self._room(), Beginnings(self.cache, self._running)
+                beginning = beginnings.find(sequence, path)
+                num_tokens = self._num_fitting(room, found, beginning, budget)
+            if not num_tokens:
+                break
+            self._enter(sequence, path, beginning)
             extended = self._extend_pages(sequence, num_tokens)
             assert extended, "there was room"
-            assert num_tokens > 0, "whoever waits has a gap"
             room.was_taken(sequence)
             grants.append(Grant(sequence, sequence.computed, num_tokens))
             budget -= num_tokens
@@ -261,13 +277,17 @@ class Scheduler:
     def _room(self) -> Room:
         return Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
 
-    def _has_room(self, room: Room, sequence: Sequence, path: list[PageNode], budget: int) -> bool:
+    def _num_fitting(self, room: Room, found: Found, beginning: Beginning, budget: int) -> int:
+        """Tokens that can be granted to who is next; 0: no row, page or token is left for it."""
         if budget <= 0 or len(self._running) >= self._max_running:
-            return False
-        num_tokens = min(sequence.goal - len(path) * self.cache.page_size, budget)
-        return room.is_there(sequence, path, num_tokens)
+            return 0
+        sequence, path = found
+        num_cached = len(path) * self.cache.page_size + beginning.num_tokens
+        num_tokens = min(sequence.goal - num_cached, budget)
+        assert num_tokens > 0, "whoever waits has a gap"
+        return num_tokens * room.is_there(sequence, path, beginning.num_tokens + num_tokens)
 
-    def _next_in_line(self, arriving: set[Page]) -> tuple[Sequence, list[PageNode]] | None:
+    def _next_in_line(self, arriving: set[Page]) -> Found | None:
         """Who is to be let in now, with the cached pages of its prompt: who was in before goes
         before all but those of higher priority, and where it is the turn of who has waited longest,
         before all.
@@ -287,9 +307,7 @@ class Scheduler:
             waiting.set_aside(place)
         return again
 
-    def _first_again(
-        self, arriving: set[Page], *, by_priority: bool
-    ) -> tuple[Sequence, list[PageNode]] | None:
+    def _first_again(self, arriving: set[Page], *, by_priority: bool) -> Found | None:
         """Of those that were in before, the one that was let in first; or of the highest priority,
         that one.
         """
@@ -302,7 +320,7 @@ class Scheduler:
                 return sequence, path
         return None
 
-    def _enter(self, sequence: Sequence, path: list[PageNode]) -> None:
+    def _enter(self, sequence: Sequence, path: list[PageNode], beginning: Beginning) -> None:
         if sequence in self._waiting:
             oldest = self._waiting.is_oldest(sequence) and not self._preempted
             self._since_oldest = 0 if oldest else self._since_oldest + 1
@@ -313,6 +331,7 @@ class Scheduler:
             self._preempted.remove(sequence)
         insort(self._running, sequence, key=_by_admission)
         self._adopt(sequence, path)
+        self._copy_beginning(sequence, beginning)
         self._count_admission(sequence)
 
     def _count_admission(self, sequence: Sequence) -> None:
@@ -351,6 +370,19 @@ class Scheduler:
             self.cache.use(path[-1], sequence.group, sequence.tokens[start : start + size])
         sequence.stale_from = None
 
+    def _copy_beginning(self, sequence: Sequence, beginning: Beginning) -> None:
+        """The sequence's next page begins with slots that exist already."""
+        if not beginning.num_tokens:
+            return
+        if beginning.node is not None:  # it was used just now, and is evicted after the others
+            self.cache.lock(beginning.node)
+            self.cache.unlock(beginning.node)
+        page = self.cache.allocate()
+        assert page is not None, "there was room"
+        self.cache.copy(beginning.page, page, beginning.num_tokens)
+        sequence.pages.append(page)
+        sequence.computed += beginning.num_tokens
+
     def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
         """Pages for `num_tokens` more computed tokens, all or none."""
         end = sequence.num_slots(sequence.computed + num_tokens)
@@ -379,7 +411,8 @@ class Scheduler:
 
     def _rewind_stale(self) -> None:
         """Where a tail was rewritten, give up the KV behind it. A page in the tree is given up
-        whole: others may read it, so it is never written again.
+        whole, since others may read it and it is never written again; what is still right of it is
+        copied, if there is a page for that.
         """
         size = self.cache.page_size
         for sequence in self._running:
@@ -387,18 +420,27 @@ class Scheduler:
                 continue
             keep, sequence.stale_from = sequence.valid, None
             num_shared = len(sequence.nodes)
+            left = None
             while len(sequence.nodes) * size > keep:
-                self.cache.unlock(sequence.nodes.pop())
-            if len(sequence.nodes) < num_shared:
-                keep = len(sequence.nodes) * size
-            num_kept = -(-keep // size)
+                left = sequence.nodes.pop()
+                self.cache.unlock(left)
+            num_kept = len(sequence.nodes) if left is not None else -(-keep // size)
             for page in sequence.pages[max(num_kept, num_shared) :]:
                 self.cache.free(page)
             del sequence.pages[num_kept:]
-            sequence.computed = keep
+            sequence.computed = min(keep, num_kept * size)
+            if left is not None and self.cache.reuse and self.cache.num_available:
+                num_tokens = keep - sequence.computed
+                self._copy_beginning(sequence, Beginning(left.page, num_tokens))
 
     def _release(self, sequence: Sequence) -> None:
-        for page in sequence.pages[len(sequence.nodes) :]:
+        size, num_full = self.cache.page_size, len(sequence.nodes)
+        unshared = sequence.pages[num_full:]
+        tail = sequence.tokens[num_full * size : sequence.valid]
+        if tail and unshared:
+            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root_of(sequence.salt)
+            self.cache.insert_partial(parent, tuple(tail), unshared.pop(0))
+        for page in unshared:
             self.cache.free(page)
         for node in reversed(sequence.nodes):
             self.cache.unlock(node)

@@ -112,14 +112,6 @@ def _of_the_prompts(window: Window, setup: Setup) -> Cause | None:
             "what follows cannot be shared, so put what differs (a date, an id) behind what does "
             "not",
         )
-    short = [pair for pair in pairs if _shares_little(*pair, setup.page_size)]
-    if short and 2 * len(short) > len(pairs):
-        length = max(_common_length(*pair) for pair in short)
-        return Cause(
-            "page",
-            f"prompts share their first {length} tokens, which is less than a page of "
-            f"{setup.page_size}, and only whole pages are shared; give a smaller page_size",
-        )
     return None
 
 
@@ -133,12 +125,6 @@ def _shares_late(first: List[int], second: List[int]) -> bool:
             num_shared += start + RUN - max(covered, start)
             covered = start + RUN
     return num_shared >= LOOKS_SHARED * len(first)
-
-
-def _shares_little(first: List[int], second: List[int], page_size: int) -> bool:
-    """They begin alike, with less than a page that is much of the shorter one."""
-    at = _common_length(first, second)
-    return at < page_size and at >= LOOKS_SHARED * min(len(first), len(second))
 
 
 def _common_length(first: List[int], second: List[int]) -> int:
