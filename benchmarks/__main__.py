@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import command, dtypes, frontend, grammars, plot, scheduler
+from benchmarks import command, dtypes, frontend, grammars, plot, scheduler, simulate
 from benchmarks.workloads import WORKLOADS
 
 Command = Callable[[list[str]], int | None]
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Command] = {
     "grammars": grammars.main,
     "plot": plot.main,
     "scheduler": scheduler.main,
+    "simulate": simulate.main,
 }
 
 if __name__ == "__main__":

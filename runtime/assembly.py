@@ -7,6 +7,7 @@ one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from time import perf_counter
 
 from runtime.cache.diagnosis import Setup
@@ -33,8 +34,9 @@ def assemble(
     executor: Executor,
     num_pages: int,
     context_len: int,
+    clock: Callable[[], float] = perf_counter,
 ) -> Engine:
-    """`context_len` in tokens; `num_pages` is what the executor has."""
+    """`context_len` in tokens; `num_pages` is what the executor has; `clock` gives seconds."""
     cache = PrefixCache(
         num_pages=num_pages,
         page_size=config.page_size,
@@ -60,7 +62,7 @@ def assemble(
         tokenizer,
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
-        clock=perf_counter,
+        clock=clock,
         share_outputs=config.share_outputs,
         max_waiting=config.max_waiting,
         max_waiting_tokens=config.max_waiting_tokens,
