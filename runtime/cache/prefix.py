@@ -10,6 +10,10 @@ node locks its ancestors), so everything unlocked can be evicted: leaves first, 
 A page that its sequence has left before it was full is a leaf too, with a shorter key. Nobody goes
 on from it or locks it for long: whoever shares its first tokens, or those of a whole page, has them
 copied into a page of its own.
+
+Where there is a host tier, a page that is evicted is copied to the host, and its node stays in the
+tree without a page of the pool until it is fetched. The nodes of any path whose pages are in the
+pool come before those whose pages are not.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Any, Protocol
 from runtime.cache.copies import Copy
 from runtime.cache.eviction import COLD, EVICTIONS, EvictionOrder, Heat
 from runtime.cache.history import chain_of
+from runtime.cache.host import HostPages
 from runtime.cache.keys import Keys
 
 PageKey = tuple[int, ...]
@@ -32,6 +37,8 @@ class PageNode:
     that path; `chain`: its hash. `born`: rises with every page that is cached. `used`: rises with
     every end of a use; `heat`, `last_use`: the eviction order's. `waiters`: the observer's, who
     would go on from here, by the page that they would go on with. `keys`: the children's, in order.
+    `page`: in the pool, `host`: on the host; -1: it has none there. `num_behind`: children whose
+    pages are in the pool.
     """
 
     __slots__ = (
@@ -40,10 +47,12 @@ class PageNode:
         "children",
         "depth",
         "heat",
+        "host",
         "key",
         "keys",
         "last_use",
         "locks",
+        "num_behind",
         "page",
         "parent",
         "used",
@@ -60,10 +69,17 @@ class PageNode:
         self.waiters: dict[PageKey | None, dict[int, Any]] | None = None
         self.children: dict[PageKey, PageNode] = {}
         self.keys = Keys()
+        self.host = -1
+        self.num_behind = 0
         self.locks = 0
         self.used = 0
         self.heat: Heat = COLD
         self.last_use: tuple[int, int] | None = None
+
+    @property
+    def source(self) -> int:
+        """The page to copy it from."""
+        return self.page if self.page >= 0 else self.host
 
 
 class Root(PageNode):
@@ -94,12 +110,18 @@ class Observer(Protocol):
 
 
 class PrefixCache:
-    """`num_pages` pages of `page_size` tokens each. With `reuse=False` nothing is ever found.
-    `eviction`: an order of `EVICTIONS`.
+    """`num_pages` pages of `page_size` tokens each; for those evicted `num_host_pages`, numbered on
+    from there. With `reuse=False` nothing is ever found. `eviction`: an order of `EVICTIONS`.
     """
 
     def __init__(
-        self, *, num_pages: int, page_size: int, reuse: bool = True, eviction: str = "lfu"
+        self,
+        *,
+        num_pages: int,
+        page_size: int,
+        reuse: bool = True,
+        num_host_pages: int = 0,
+        eviction: str = "lfu",
     ) -> None:
         assert num_pages > 0, "there is something to own"
         assert page_size > 0, "a page holds a token"
@@ -116,6 +138,9 @@ class PrefixCache:
         self.num_evicted = 0
         """Cached pages that had to give way to others, since the start."""
         self._order: EvictionOrder = EVICTIONS[eviction](num_pages)
+        self.host: HostPages[PageNode] | None = None
+        if reuse and num_host_pages:
+            self.host = HostPages(first=num_pages, num_pages=num_host_pages)
         self._free = list(range(num_pages - 1, -1, -1))
         self._num_unlocked = 0
         self._leaves: list[Leaf] = []  # heap; entries may be out of date
@@ -130,6 +155,9 @@ class PrefixCache:
     def num_available(self) -> int:
         """Pages that `allocate` can give: free ones, and cached ones that no one has locked."""
         return len(self._free) + self._num_unlocked
+
+    def is_on_host(self, page: int) -> bool:
+        return page >= self.num_pages
 
     def enter(self, salt: str) -> None:
         """Somebody is going to ask for pages under this salt, until `leave`."""
@@ -184,7 +212,11 @@ class PrefixCache:
 
     def lock(self, node: PageNode) -> None:
         if node.locks == 0:
-            self._num_unlocked -= 1
+            if node.page >= 0:
+                self._num_unlocked -= 1
+            else:
+                assert self.host is not None, "a node has a page somewhere"
+                self.host.hold(node.host)
         node.locks += 1
 
     def use(self, node: PageNode, user: int, onward: Tokens[int]) -> None:
@@ -194,10 +226,24 @@ class PrefixCache:
     def unlock(self, node: PageNode) -> None:
         assert node.locks > 0, "only what is locked is unlocked"
         node.locks -= 1
-        if node.locks == 0:
+        if node.locks > 0:
+            return
+        if node.page >= 0:
             node.used = next(self._clock)
             self._num_unlocked += 1
             self._offer(node)
+        else:
+            assert self.host is not None, "a node has a page somewhere"
+            self.host.offer(node.host, node)
+
+    def fetch(self, node: PageNode) -> None:
+        """Bring the page of a locked node, behind one in the pool, into the pool."""
+        assert self.host is not None and node.locks, "it is on the host, and stays there until then"
+        page = self.allocate()
+        assert page is not None, "whoever fetches has seen that there is a page"
+        self.copy(node.host, page, self.page_size)
+        self._enter_pool(node, page)
+        self.host.offer(node.host, node)
 
     def allocate(self) -> int | None:
         """A page for new KV, evicting another one if need be; None if all are in use."""
@@ -223,12 +269,15 @@ class PrefixCache:
         """
         child = parent.children.get(key) if self.reuse else None
         if child is not None:
-            self.free(page)
+            if child.page >= 0:
+                self.free(page)
+            else:  # on the host; this one was computed again
+                self._enter_pool(child, page)
             self.lock(child)
             return child
         child = self._grow(parent, key, page)
-        child.locks = 1
         self._order.cached(child, user)
+        self.lock(child)
         if parent.waiters and key in parent.waiters:
             assert self.observer is not None, "waiters are an observer's"
             self.observer.grown(child)
@@ -245,13 +294,12 @@ class PrefixCache:
         child = self._grow(parent, key, page)
         self._order.cached(child, None)
         child.used = next(self._clock)
-        self._num_unlocked += 1
         self._offer(child)
 
     def _grow(self, parent: PageNode, key: PageKey, page: int) -> PageNode:
         """A new child. The page that only holds its beginning is of no use any more."""
-        child = PageNode(key, page, parent, next(self._births))
-        self.num_cached += 1
+        child = PageNode(key, -1, parent, next(self._births))
+        self._enter_pool(child, page)
         if self.reuse:
             shorter = parent.keys.beginning_of(key)
             parent.children[key] = child
@@ -262,47 +310,102 @@ class PrefixCache:
         return child
 
     def flush(self) -> None:
-        """Forget everything that is not in use."""
-        while self._evict():
+        """Forget everything that is not in use, and all that is on the host."""
+        while self._give_up_first():
             pass
-
-    def _offer(self, node: PageNode) -> None:
-        """`node` was unlocked or lost a child: it may be a leaf to evict now."""
-        if not self.reuse:
+        while (node := self._next_leaf()) is not None:
             self._drop(node)
-        elif not node.children:
-            heapq.heappush(self._leaves, _leaf(node))
-            if len(self._leaves) > 2 * self.num_pages + 64:  # mostly entries out of date
-                self._leaves = [
-                    _leaf(leaf) for leaf in self.nodes() if leaf.locks == 0 and not leaf.children
-                ]
-                heapq.heapify(self._leaves)
 
-    def _evict(self) -> bool:
-        while self._leaves:
-            _, used, _, node = heapq.heappop(self._leaves)
-            if node.locks == 0 and not node.children and node.used == used and node.page >= 0:
-                self._drop(node)
-                return True
-        return False
+    def _enter_pool(self, node: PageNode, page: int) -> None:
+        node.page = page
+        self.num_cached += 1
+        self._num_unlocked += node.locks == 0
+        assert node.parent is not None, "the root is no page"
+        node.parent.num_behind += 1
 
-    def _drop(self, node: PageNode) -> None:
-        parent = node.parent
-        assert parent is not None, "the root is no page"
+    def _leave_pool(self, node: PageNode) -> None:
         self.free(node.page)
         node.page = -1
         self.num_cached -= 1
         self._num_unlocked -= 1
+        assert node.parent is not None, "the root is no page"
+        node.parent.num_behind -= 1
+
+    def _offer(self, node: PageNode) -> None:
+        """`node` was unlocked, or has one less behind it: it may be a leaf to evict now."""
+        if not self.reuse:
+            self._drop(node)
+        elif _is_leaf(node):
+            heapq.heappush(self._leaves, _leaf(node))
+            if len(self._leaves) > 2 * self.num_pages + 64:  # mostly entries out of date
+                self._leaves = [_leaf(leaf) for leaf in self.nodes() if _is_leaf(leaf)]
+                heapq.heapify(self._leaves)
+
+    def _next_leaf(self) -> PageNode | None:
+        while self._leaves:
+            _, used, _, node = heapq.heappop(self._leaves)
+            if node.used == used and _is_leaf(node):
+                return node
+        return None
+
+    def _evict(self) -> bool:
+        node = self._next_leaf()
+        if node is None:
+            return False
+        if self._keep_on_host(node):
+            self._leave_pool(node)
+            self._offer_parent(node)
+        else:
+            self._drop(node)
+        return True
+
+    def _keep_on_host(self, node: PageNode) -> bool:
+        """Whether the page, which is evicted, has its copy on the host now."""
+        if self.host is None or len(node.key) < self.page_size:
+            return False
+        if node.host < 0:
+            if not self.host.num_free and not self._give_up_first():
+                return False
+            node.host = self.host.take()
+            self.copy(node.page, node.host, self.page_size)
+        self.host.offer(node.host, node)
+        return True
+
+    def _give_up_first(self) -> bool:
+        """Free the page of the host that is to be given up first."""
+        if self.host is None or (node := self.host.first_owner) is None:
+            return False
+        if node.page < 0:
+            self._drop(node)
+        else:
+            self.host.free(node.host)
+            node.host = -1
+        return True
+
+    def _drop(self, node: PageNode) -> None:
+        assert not node.children, "what leads to others stays"
+        parent = node.parent
+        assert parent is not None, "the root is no page"
+        if node.page >= 0:
+            self._leave_pool(node)
+        if node.host >= 0:
+            assert self.host is not None, "a page of the host is the host tier's"
+            self.host.free(node.host)
+            node.host = -1
         if self.reuse:
             del parent.children[node.key]
             parent.keys.remove(node.key)
             if node.waiters:
                 assert self.observer is not None, "waiters are an observer's"
                 self.observer.dropped(node)
-            if isinstance(parent, Root):
-                self._drop_empty(parent)
-            elif parent.locks == 0:
-                self._offer(parent)
+            self._offer_parent(node)
+
+    def _offer_parent(self, node: PageNode) -> None:
+        parent = node.parent
+        if isinstance(parent, Root):
+            self._drop_empty(parent)
+        elif parent is not None and _is_leaf(parent):
+            self._offer(parent)
 
     def _drop_empty(self, root: Root) -> None:
         if root is not self.root and not root.locks and not root.children:
@@ -324,23 +427,37 @@ class PrefixCache:
         for root in self._roots.values():
             assert root is self.root or root.locks or root.children, "an empty root goes"
         for node in self.nodes():
-            pages.append(node.page)
-            unlocked += node.locks == 0
+            pages += [node.page] if node.page >= 0 else []
+            unlocked += node.locks == 0 and node.page >= 0
+            assert node.source >= 0, "a node has a page somewhere"
             assert node.locks >= 0, "locks are counted"
+            assert node.page >= 0 or not node.locks, "what is in use is in the pool"
             assert node.parent is not None, "only roots have no parent"
             assert isinstance(node.parent, Root) or node.parent.locks >= node.locks, (
                 "whoever locks a node locks its ancestors"
+            )
+            assert node.page < 0 or isinstance(node.parent, Root) or node.parent.page >= 0, (
+                "what leads to a page in the pool is in the pool"
             )
             assert len(node.key) == self.page_size or not (node.children or node.locks), (
                 "nobody goes on from a page that is not full"
             )
         for node in (*self._roots.values(), *self.nodes()):
-            keys = list(node.keys)
-            assert keys == sorted(node.children), "a node knows its children's keys"
+            keys, children = list(node.keys), node.children
+            assert keys == sorted(children), "a node knows its children's keys"
             assert all(b[: len(a)] != a for a, b in itertools.pairwise(keys)), "none is there twice"
+            num_behind = sum(child.page >= 0 for child in children.values())
+            assert not self.reuse or node.num_behind == num_behind, "children in the pool"
         assert len(pages) == len(set(pages)), "a page has one owner"
         assert not self.reuse or unlocked == self._num_unlocked, "unlocked pages are counted"
+        if self.host is not None:
+            self.host.check_integrity([node.host for node in self.nodes() if node.host >= 0])
 
 
 def _leaf(node: PageNode) -> Leaf:
     return node.heat, node.used, id(node), node
+
+
+def _is_leaf(node: PageNode) -> bool:
+    """It may be evicted from the pool."""
+    return node.page >= 0 and not node.locks and not node.num_behind
