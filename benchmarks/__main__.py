@@ -8,7 +8,7 @@ from runtime.threads import share_the_cores
 
 share_the_cores()  # torch asks when it is imported, and it is by these
 
-from benchmarks import command, dtypes, frontend, grammars, plot, simulate  # noqa: E402
+from benchmarks import command, dtypes, frontend, grammars, plot, scheduler, simulate  # noqa: E402
 from benchmarks.workloads import WORKLOADS  # noqa: E402
 
 Command = Callable[[list[str]], int | None]
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Command] = {
     "frontend": frontend.main,
     "grammars": grammars.main,
     "plot": plot.main,
+    "scheduler": scheduler.main,
     "simulate": simulate.main,
 }
 

@@ -26,7 +26,7 @@ from sgdsl.machine import Choose, Generate
 
 
 class Activities:
-    """`max_tokens` of a sequence: by the context and by the pool."""
+    """`max_tokens` of a sequence: by the context and by the pool, of which pins take a part."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Activities:
         literal_bytes = line.num_literal_bytes if sampling.healing and sampling.max_tokens else 0
         line.flush(self._tokenizer)
         line.num_prompt_tokens = len(line.sequence.tokens)
+        self._promise_pin(line)
         limit = self._limit(sampling.max_tokens or 0, line.num_prompt_tokens)
         line.prompt = _prompt_logprobs(line, sampling)
         line.after = partial(
@@ -87,6 +88,16 @@ class Activities:
         line.begin(scoring, Sampling(), now=self._clock())
         self._roster.compute(line, scoring.sequences)
 
+    def _promise_pin(self, line: Line) -> None:
+        run = line.run
+        if run.pins:
+            self._roster.scheduler.pins.promise(
+                run.id,
+                line.sequence.tokens,
+                salt=run.cache_salt or "",
+                longest=self._roster.longest_beside(run),
+            )
+
     def _write_on(
         self, line: Line, action: Generate, *, prepared: Prepared, limit: int, literal_bytes: int
     ) -> None:
@@ -109,7 +120,16 @@ class Activities:
             generation.end_unwritten()
             self._arrivals.end_generation(line)
             return
-        key = key_of(line.sequence.tokens, sampling, constraint, prefix=prefix, limit=limit)
+        key = key_of(
+            line.sequence.tokens,
+            sampling,
+            constraint,
+            prefix=prefix,
+            limit=limit,
+            salt=line.run.cache_salt or "",
+        )
+        if line.run.pins:
+            key = None  # what it computes is what is asked for
         written = self._roster.shared.join(key, line)
         if written is None:
             line.sequence.cached = line.sequence.valid
@@ -125,16 +145,22 @@ class Activities:
         nodes = line.run.nodes_ahead(line.branch_id)
         literals, budget = foresee(nodes, line.run.defaults, until_parked=True)
         num_known = len(line.sequence.tokens)
-        literals = min(literals, self._max_tokens - num_known)
+        literals = min(literals, self._room - num_known)
         end = num_known + literals + line.limit + budget
-        return Ahead(min(end, self._max_tokens), literals)
+        return Ahead(min(end, self._room), literals)
+
+    @property
+    def _room(self) -> int:
+        """Tokens of a sequence, at most."""
+        return min(self._max_tokens, self._roster.scheduler.pins.max_tokens)
 
     def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
-        room = self._max_tokens - num_prompt_tokens
+        room = self._room - num_prompt_tokens
         if room < min(max_tokens, 1):
+            pins = ", beside what is pinned" if self._room < self._max_tokens else ""
             raise ContextLengthError(
                 f"the prompt has {num_prompt_tokens} tokens, but prompt and output together may "
-                f"have {self._max_tokens}; shorten the prompt, or raise context_len or kv_bytes "
+                f"have {self._room}{pins}; shorten the prompt, or raise context_len or kv_bytes "
                 "as far as the model allows"
             )
         return min(max_tokens, room)

@@ -137,6 +137,8 @@ class Arrivals:
             meta["forced_tokens"] = generation.num_forced
         if self._roster.is_computed(line.sequence):  # not shared
             self._roster.scheduler.usage.saw(len(generation.tokens), line.limit)
+        if line.run.pins:
+            self._roster.scheduler.pins.hold(line.run.id, line.sequence.nodes)
         line.end_generation(ending)
         completion = Completion(ending.text, meta=meta, truncated=ending.truncated)
         self._roster.guard(line, partial(line.run.complete, line.branch_id, completion))

@@ -6,9 +6,11 @@ one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from time import perf_counter
 
+from runtime.cache.diagnosis import Setup
 from runtime.cache.prefix import PrefixCache
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
@@ -17,7 +19,11 @@ from runtime.grammar_store import GrammarStore
 from runtime.policies import POLICIES
 from runtime.programs import Programs
 from runtime.scheduler import Scheduler
+from runtime.telemetry.cache_watch import CacheWatch
 from runtime.tokenizer import Tokenizer
+
+logger = logging.getLogger("sgdsl.runtime")
+"""For what an operator should hear of, and no caller has asked for."""
 
 
 def assemble(
@@ -38,6 +44,7 @@ def assemble(
         num_pages=num_pages,
         page_size=config.page_size,
         reuse=config.prefix_cache,
+        eviction=config.eviction,
         num_host_pages=num_host_pages,
     )
     sizes = config.sizes(num_pages * config.page_size)
@@ -47,6 +54,13 @@ def assemble(
         max_running=sizes.max_running,
         policy=POLICIES[config.policy],
     )
+    setup = Setup(
+        page_size=config.page_size,
+        num_pages=num_pages,
+        reuse=config.prefix_cache,
+        decode=lambda tokens: tokenizer.decode(tokens).decode("utf-8", "replace"),
+    )
+    scheduler.watch = CacheWatch(setup, tell=logger.warning)
     programs = Programs(
         scheduler,
         tokenizer,

@@ -41,7 +41,9 @@ class Beginnings:
         if cache.reuse:
             for sequence in running:
                 if sequence.computed > len(sequence.nodes) * cache.page_size:
-                    self._tails.setdefault(id(self._last(sequence.nodes)), []).append(sequence)
+                    self._tails.setdefault(id(self._last(sequence, sequence.nodes)), []).append(
+                        sequence
+                    )
 
     def find(self, sequence: Sequence, path: list[PageNode]) -> Beginning:
         """The longest one for a sequence whose prompt has `path` in the cache."""
@@ -49,7 +51,7 @@ class Beginnings:
         wanted = sequence.tokens[start : min(start + size, sequence.cacheable)]
         if not wanted or not self._cache.reuse:
             return NONE
-        node, best = self._last(path), NONE
+        node, best = self._last(sequence, path), NONE
         found = self._cache.beginning(node, wanted)
         if found is not None and (found[0].page >= 0 or self._from_host):
             best = Beginning(found[0].source, found[1], found[0])
@@ -61,5 +63,5 @@ class Beginnings:
                 best = Beginning(other.pages[len(path)], num)
         return best
 
-    def _last(self, path: list[PageNode]) -> PageNode:
-        return path[-1] if path else self._cache.root
+    def _last(self, sequence: Sequence, path: list[PageNode]) -> PageNode:
+        return path[-1] if path else self._cache.root_of(sequence.salt)

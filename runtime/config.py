@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from runtime.cache.eviction import EVICTIONS
 from runtime.policies import POLICIES
+from runtime.sizes import cpu_kv_bytes
 from sgdsl.chat import ChatTemplate
 from sgdsl.chat_families import get_chat_template
 from sgdsl.errors import UsageError
-
-GIB = 1 << 30
 
 OPTIONAL = (
     *("max_running", "token_budget", "kv_bytes", "host_kv_bytes", "max_in_flight", "context_len"),
@@ -52,8 +52,9 @@ class RuntimeConfig:
     """page_size: tokens a KV page holds. max_running: sequences in a step, at most. token_budget:
     tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
     pool. host_kv_bytes: host memory for pages that had to leave the pool; None: none, since a CPU's
-    pool is host memory already. prefix_cache: share computed prefixes. max_in_flight: runs that it
-    pays to submit at once. What is None of these follows from the rules: `default_kv_bytes`,
+    pool is host memory already. prefix_cache: share computed prefixes. eviction: which of those
+    that nobody uses are given up first, one of `EVICTIONS`. max_in_flight: runs that it pays to
+    submit at once. What is None of these follows from the rules: `default_kv_bytes`,
     `sizes`. context_len: tokens of a prompt and its output together; None: what the model was made
     for. chat_template: one to use instead of the model's own, or the name of one. share_outputs:
     greedy generations that are equal are computed once, and remembered until `flush_cache`. policy:
@@ -70,6 +71,7 @@ class RuntimeConfig:
     kv_bytes: int | None = None
     host_kv_bytes: int | None = None
     prefix_cache: bool = True
+    eviction: str = "lfu"
     max_in_flight: int | None = None
     context_len: int | None = None
     chat_template: ChatTemplate | str | None = None
@@ -91,6 +93,7 @@ class RuntimeConfig:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("decoder", self.decoder, DECODERS)
+        _check_choice("eviction", self.eviction, tuple(EVICTIONS))
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not
         elif not isinstance(self.chat_template, ChatTemplate | None):
@@ -147,12 +150,8 @@ def config_from(options: Mapping[str, Any]) -> RuntimeConfig:
 
 
 def default_kv_bytes() -> int:
-    """A quarter of the memory that is free now, at most 4 GiB, at least 256 MiB.
-
-    The rest is for weights, activations and the user; 4 GiB hold about 90,000 tokens of the default
-    model, more than `max_running` rows of it ever need.
-    """
-    return max(GIB // 4, min(4 * GIB, available_bytes() // 4))
+    """By the rule for CPUs, of the memory that is free now."""
+    return cpu_kv_bytes(available_bytes())
 
 
 def available_bytes() -> int:

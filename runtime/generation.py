@@ -115,6 +115,7 @@ class Generation:
         self.tokens: list[int] = []
         self.counts: Counter[int] = Counter()
         self.num_forced = 0  # tokens that the constraint left no choice about
+        self._is_forced = False  # the next one; a step may be taken back, and its mask made again
         self.ending: Ending | None = None
 
     def _check_stop_ids(self) -> None:
@@ -189,11 +190,13 @@ class Generation:
             forbid(row, self._stop_ids)
             if self._matcher is not None and not row.any():
                 row[:] = allowed  # a finished grammar ends before min_tokens: nothing else can come
-        self.num_forced += self._matcher is not None and _is_single(row)
+        self._is_forced = self._matcher is not None and _is_single(row)
 
     def accept(self, token: int) -> None:
         """The token that was sampled; sets `ending` when it is the last."""
         assert self.ending is None, "nothing follows the end"
+        self.num_forced += self._is_forced
+        self._is_forced = False
         if token in self._stop_ids and not self._is_healing:
             self._end({"type": "stop", "matched": token}, kept=len(self.tokens))
             return

@@ -114,12 +114,20 @@ class Programs:
                 run.fail(cause)
         self._runs.clear()
         self._prepared.clear()
+        with suppress(BaseException):
+            self._scheduler.pins.clear()
+
+    def unpin(self, run: Run) -> None:
+        """What was computed for the run may be evicted again."""
+        self._scheduler.pins.release(run.id)
 
     def _drop(self, run: Run) -> None:
         """The run is over: nothing of it stays."""
         del self._runs[run.id]
         del self._prepared[run.id]
         self.roster.drop(run)
+        if run.pins and (run.outcome is None or run.outcome.error is not None):
+            self.unpin(run)
 
     # A step of the engine.
 

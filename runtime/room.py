@@ -15,15 +15,24 @@ from runtime.sequence import Sequence
 
 
 class Room:
-    """During one step. `running`: who has pages; `token_budget`: of a step."""
+    """During one step. `running`: who has pages; `token_budget`: of a step; `num_given`: pages that
+    others are about to give back.
+    """
 
     def __init__(
-        self, cache: PrefixCache, usage: Usage, running: List[Sequence], *, token_budget: int
+        self,
+        cache: PrefixCache,
+        usage: Usage,
+        running: List[Sequence],
+        *,
+        token_budget: int,
+        num_given: int = 0,
     ) -> None:
         self._cache = cache
         self._usage = usage
         self._running = running
         self._token_budget = token_budget
+        self._num_given = num_given
         self._num_promised: int | None = None  # pages that those who run will need, at most
 
     def is_there(self, sequence: Sequence, path: list[PageNode], num_tokens: int) -> bool:
@@ -34,7 +43,8 @@ class Room:
         num_fresh = 0  # pages of the path that it takes from those to evict
         while num_fresh < len(path) and not path[-1 - num_fresh].locks:
             num_fresh += 1
-        num_available, size = self._cache.num_available - num_fresh, self._cache.page_size
+        num_available = self._cache.num_available + self._num_given - num_fresh
+        size = self._cache.page_size
         num_slots = sequence.num_slots(len(path) * size + num_tokens)
         now = max(0, -(-num_slots // size) - len(path))
         if not self._running or now > num_available:

@@ -41,6 +41,12 @@ class Roster:
             self._stop(line)
             self.unshare(line)
 
+    def longest_beside(self, run: Run) -> int:
+        """Tokens that the longest sequence of other runs may come to, as far as is known."""
+        others = (lines.values() for run_id, lines in self.lines.items() if run_id != run.id)
+        sequences = (each for lines in others for line in lines for each in line.sequences)
+        return max((max(each.ahead.end, each.max_slots) for each in sequences), default=0)
+
     # Lines are computed, and stop being.
 
     def owner(self, sequence: Sequence) -> Line:
@@ -56,6 +62,7 @@ class Roster:
         for sequence in new:
             self._owners[sequence.id] = line
             sequence.group, sequence.priority = line.run.id, line.run.priority
+            sequence.salt = line.run.cache_salt or ""
             sequence.work = work + sequence.num_known
             self.scheduler.add(sequence)
 

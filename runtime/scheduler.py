@@ -7,7 +7,9 @@ mode and no decode mode: a sequence has a gap, and a step grants it tokens.
 Who comes next is the policy's business, with two exceptions, so that nothing starves. Of those that
 wait, every `AGEING`th that is let in is the one that has waited longest. Of those that run, the
 ones let in earlier go first, and pages are taken from the one let in last, which comes back before
-all that wait: so the first one always makes progress, and everyone is the first one day.
+all of its priority that wait: so the first one always makes progress, and everyone is the first one
+day. Who is next and finds no row or pages takes those of lower priority, of each a bounded number
+of times.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ from dataclasses import dataclass
 from runtime.batch import Grant
 from runtime.beginnings import Beginning, Beginnings
 from runtime.cache.copies import Copy
+from runtime.cache.history import MIN_REACH, History
+from runtime.cache.pins import Pins
 from runtime.cache.prefix import PageNode, PrefixCache
 from runtime.cache.rates import Rates
+from runtime.displacement import may_leave, num_pages_of, who_leaves
 from runtime.foresight import Usage
 from runtime.policies import POLICIES, Policy
 from runtime.room import Room
 from runtime.sequence import Sequence
+from runtime.telemetry.cache_watch import CacheWatch
 from runtime.waiting import Page, WaitingQueue
 
 LOOK_AHEAD = 256
@@ -38,15 +44,21 @@ fifteen, and a wait is at most sixteen times that of first come first served, in
 """
 
 
+Found = tuple[Sequence, list[PageNode]]
+"""Who is next, and the cached pages of its prompt."""
+
+
 @dataclass(slots=True)
 class SchedulerCounts:
-    """Totals since the start; tokens, except `preemptions` (sequences)."""
+    """Totals since the start; tokens, except `preemptions` and `displacements` (sequences)."""
 
     prompt_tokens: int = 0  # known tokens of every sequence when it was first admitted
     cached_tokens: int = 0  # those of them that the cache held
+    reusable_tokens: int = 0  # those that a cache without bounds had held
     fetched_tokens: int = 0  # that were copied back from the host
     computed_tokens: int = 0
-    preemptions: int = 0
+    preemptions: int = 0  # for lack of pages
+    displacements: int = 0  # for others of higher priority
     num_shrinks: int = 0  # steps that the memory did not suffice for
     lost_tokens: int = 0  # computed ones that preemptions gave up; the cache may still hold some
 
@@ -64,12 +76,16 @@ class Scheduler:
     ) -> None:
         assert token_budget >= max_running > 0, "every running sequence can be granted a token"
         self.cache = cache
+        self.pins = Pins(cache)
+        self.watch: CacheWatch | None = None
         self.counts = SchedulerCounts()
         self.usage = Usage()
         self.rates = Rates()
         self._token_budget = token_budget
         self._max_running = max_running
         self._waiting = WaitingQueue(cache, policy)
+        reach = max(MIN_REACH, 2 * cache.num_pages)
+        self._history = History(page_size=cache.page_size, reach=reach)
         self._preempted: list[Sequence] = []  # as those that run
         self._running: list[Sequence] = []  # in the order in which they were let in
         self._num_admitted = 0  # preemptions aside
@@ -96,6 +112,8 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """The sequence wants to be computed."""
         assert not sequence.pages, "a sequence that waits holds no pages"
+        self.cache.enter(sequence.salt)
+        sequence.displaced = 0
         self._waiting.add(sequence)
         self._arrived.add(sequence.id)
 
@@ -104,18 +122,20 @@ class Scheduler:
         self._arrived.discard(sequence.id)
         if sequence in self._waiting:
             self._waiting.remove(sequence)
-            return
-        for queue in (self._running, self._preempted):
-            if sequence in queue:
-                queue.remove(sequence)
-        self._release(sequence)
+        else:
+            for queue in (self._running, self._preempted):
+                if sequence in queue:
+                    queue.remove(sequence)
+            self._release(sequence)
+        self.cache.leave(sequence.salt)
 
     def schedule(self) -> list[Grant]:
         """Who gets how many tokens now. Empty only if nothing has a gap."""
         self._rewind_stale()
         grants: list[Grant] = []
         budget = self._grant_running(grants)
-        if self.num_waiting and budget > 0 and len(self._running) < self._max_running:
+        has_room = budget > 0 and len(self._running) < self._max_running
+        if self.num_waiting and (has_room or self._may_displace()):
             self._admit(grants, budget)
         return grants
 
@@ -200,12 +220,56 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         assert sequence is self._running[-1], "the youngest is preempted first"
-        self._running.pop()
+        self._set_back(sequence)
+        self.counts.preemptions += 1
+        self.usage.was_too_low()
+
+    def _set_back(self, sequence: Sequence) -> None:
+        """It loses its pages, and comes in again."""
+        self._running.remove(sequence)
         self.counts.lost_tokens += sequence.computed
         self._release(sequence)
         insort(self._preempted, sequence, key=_by_admission)
-        self.counts.preemptions += 1
-        self.usage.was_too_low()
+
+    def _may_displace(self) -> bool:
+        """Whether somebody runs who would leave for one of those that do not."""
+        tops = [each.priority for each in self._preempted]
+        if (top := self._waiting.top_priority) is not None:
+            tops.append(top)
+        highest = max(tops)
+        return any(may_leave(each, highest) for each in self._running)
+
+    def _make_way(self, found: Found, grants: list[Grant], budget: int) -> int | None:
+        """Have others leave for who is next, if that helps; returns the tokens that they were
+        granted, None if nobody leaves.
+        """
+        sequence, path = found
+
+        def is_room(leaving: List[Sequence]) -> bool:
+            rest = [each for each in self._running if each not in leaving]
+            room = Room(
+                self.cache,
+                self.usage,
+                rest,
+                token_budget=self._token_budget,
+                num_given=num_pages_of(leaving, path),
+            )
+            freed = sum(grant.num_tokens for grant in grants if grant.sequence in leaving)
+            gap = sequence.goal - len(path) * self.cache.page_size
+            num_tokens = min(gap, budget + freed)
+            fits = num_tokens > 0 and len(rest) < self._max_running
+            return fits and room.is_there(sequence, path, num_tokens)
+
+        freed = 0
+        leaving = who_leaves(sequence, self._running, is_room)
+        for each in leaving:
+            self._set_back(each)
+            each.displaced += 1
+            self.counts.displacements += 1
+            for grant in [grant for grant in grants if grant.sequence is each]:
+                grants.remove(grant)
+                freed += grant.num_tokens
+        return freed if leaving else None
 
     def _admit(self, grants: list[Grant], budget: int) -> None:
         """Let sequences in, in order, while tokens and rows last, and there is room for what they
@@ -215,25 +279,29 @@ class Scheduler:
         step, not a page); sequences behind it may go first.
         """
         arriving = set(filter(None, map(self._arriving_page, grants)))
-        room = Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
+        room = self._room()
         fetches = self.rates.copying_pays
         beginnings = Beginnings(self.cache, self._running, from_host=fetches)
         self._waiting.settle()
-        while budget > 0 and len(self._running) < self._max_running:
-            if (found := self._next_in_line(arriving)) is None:
-                break
+        while (found := self._next_in_line(arriving)) is not None:
             sequence, path = found
             if not fetches:
                 path = [node for node in path if node.page >= 0]
+                found = sequence, path
             beginning = beginnings.find(sequence, path)
-            num_cached = len(path) * self.cache.page_size + beginning.num_tokens
-            num_tokens = min(sequence.goal - num_cached, budget)
-            if not room.is_there(sequence, path, beginning.num_tokens + num_tokens):
+            num_tokens = self._num_fitting(room, found, beginning, budget)
+            if not num_tokens and (freed := self._make_way(found, grants, budget)) is not None:
+                budget += freed
+                arriving = set(filter(None, map(self._arriving_page, grants)))
+                room = self._room()
+                beginnings = Beginnings(self.cache, self._running, from_host=fetches)
+                beginning = beginnings.find(sequence, path)
+                num_tokens = self._num_fitting(room, found, beginning, budget)
+            if not num_tokens:
                 break
             self._enter(sequence, path, beginning)
             extended = self._extend_pages(sequence, num_tokens)
             assert extended, "there was room"
-            assert num_tokens > 0, "whoever waits has a gap"
             room.was_taken(sequence)
             grants.append(Grant(sequence, sequence.computed, num_tokens))
             budget -= num_tokens
@@ -241,27 +309,55 @@ class Scheduler:
                 arriving.add(page)
         self._waiting.restore()
 
-    def _next_in_line(self, arriving: set[Page]) -> tuple[Sequence, list[PageNode]] | None:
-        """Who is to be let in now, with the cached pages of its prompt: first who was in before."""
-        for sequence in self._preempted:
-            path = self.cache.match(sequence.tokens, sequence.cacheable)
-            if self._next_page(sequence, path) not in arriving:
-                return sequence, path
-        waiting = self._waiting
-        if not waiting:
-            return None
-        if self._since_oldest >= AGEING - 1:
+    def _room(self) -> Room:
+        return Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
+
+    def _num_fitting(self, room: Room, found: Found, beginning: Beginning, budget: int) -> int:
+        """Tokens that can be granted to who is next; 0: no row, page or token is left for it."""
+        if budget <= 0 or len(self._running) >= self._max_running:
+            return 0
+        sequence, path = found
+        num_cached = len(path) * self.cache.page_size + beginning.num_tokens
+        num_tokens = min(sequence.goal - num_cached, budget)
+        assert num_tokens > 0, "whoever waits has a gap"
+        return num_tokens * room.is_there(sequence, path, beginning.num_tokens + num_tokens)
+
+    def _next_in_line(self, arriving: set[Page]) -> Found | None:
+        """Who is to be let in now, with the cached pages of its prompt: who was in before goes
+        before all but those of higher priority, and where it is the turn of who has waited longest,
+        before all.
+        """
+        waiting, is_aged = self._waiting, self._since_oldest >= AGEING - 1
+        again = self._first_again(arriving, by_priority=not is_aged)
+        if again is not None and is_aged:
+            return again
+        if waiting and is_aged:
             oldest = waiting.oldest()
             return None if oldest.next_page in arriving else (oldest.sequence, oldest.path)
         while (place := waiting.first()) is not None and waiting.num_aside < LOOK_AHEAD:
+            if again is not None and place.sequence.priority <= again[0].priority:
+                return again
             if place.next_page not in arriving:
                 return place.sequence, place.path
             waiting.set_aside(place)
+        return again
+
+    def _first_again(self, arriving: set[Page], *, by_priority: bool) -> Found | None:
+        """Of those that were in before, the one that was let in first; or of the highest priority,
+        that one.
+        """
+        again = self._preempted
+        if by_priority:
+            again = sorted(again, key=lambda each: -each.priority)
+        for sequence in again:
+            path = self.cache.match(sequence.tokens, sequence.cacheable, sequence.salt)
+            if self._next_page(sequence, path) not in arriving:
+                return sequence, path
         return None
 
     def _enter(self, sequence: Sequence, path: list[PageNode], beginning: Beginning) -> None:
         if sequence in self._waiting:
-            oldest = self._waiting.is_oldest(sequence)
+            oldest = self._waiting.is_oldest(sequence) and not self._preempted
             self._since_oldest = 0 if oldest else self._since_oldest + 1
             sequence.admission = self._num_admitted
             self._num_admitted += 1
@@ -281,6 +377,21 @@ class Scheduler:
             sequence.counted = True
             self.counts.prompt_tokens += sequence.num_known
             self.counts.cached_tokens += sequence.computed
+            self._note_prompt(sequence)
+
+    def _note_prompt(self, sequence: Sequence) -> None:
+        """How much of it could have been cached."""
+        nodes, cached = sequence.nodes, sequence.computed
+        path = nodes[-1] if nodes else self.cache.root_of(sequence.salt)
+        start = path.depth * self.cache.page_size
+        limit = sequence.cacheable - start
+        known = start + self._history.note(path.chain, sequence.tokens[start:], limit=limit)
+        reusable = max(known, cached)
+        self.counts.reusable_tokens += reusable
+        if (watch := self.watch) is not None:
+            watch.saw(sequence.tokens, sequence.salt, cached=cached, reusable=reusable)
+            if watch.is_due:
+                watch.look(self.cache.num_evicted)
 
     def _adopt(self, sequence: Sequence, path: list[PageNode], beginning: Beginning) -> None:
         """The beginning is copied before anything is fetched, for which it might have to go."""
@@ -300,7 +411,10 @@ class Scheduler:
             self.cache.unlock(used)
         sequence.nodes = path
         sequence.pages = [node.page for node in path] + page
-        sequence.computed = len(path) * self.cache.page_size + beginning.num_tokens
+        start, size = len(path) * self.cache.page_size, self.cache.page_size
+        sequence.computed = start + beginning.num_tokens
+        if path:
+            self.cache.use(path[-1], sequence.group, sequence.tokens[start : start + size])
         sequence.stale_from = None
         self.counts.fetched_tokens += len(away) * self.cache.page_size
 
@@ -332,9 +446,10 @@ class Scheduler:
         size, num_computed = self.cache.page_size, min(sequence.computed, len(sequence.tokens))
         while (end := (len(sequence.nodes) + 1) * size) <= num_computed:
             index = len(sequence.nodes)
-            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root
+            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root_of(sequence.salt)
             key = tuple(sequence.tokens[end - size : end])
-            node = self.cache.insert(parent, key, sequence.pages[index])
+            node = self.cache.insert(parent, key, sequence.pages[index], user=sequence.group)
+            self._history.add(node.chain)
             sequence.pages[index] = node.page
             sequence.nodes.append(node)
 
@@ -367,7 +482,7 @@ class Scheduler:
         unshared = sequence.pages[num_full:]
         tail = sequence.tokens[num_full * size : sequence.valid]
         if tail and unshared:
-            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root
+            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root_of(sequence.salt)
             self.cache.insert_partial(parent, tuple(tail), unshared.pop(0))
         for page in unshared:
             self.cache.free(page)
@@ -388,7 +503,7 @@ class Scheduler:
         start = len(path) * size
         if not self.cache.reuse or start + size > len(sequence.tokens):
             return None
-        parent = path[-1] if path else self.cache.root
+        parent = path[-1] if path else self.cache.root_of(sequence.salt)
         return id(parent), tuple(sequence.tokens[start : start + size])
 
 

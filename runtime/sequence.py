@@ -27,8 +27,9 @@ class Sequence:
     the last token, all of whose log-probabilities are wanted; its nodes are known, and are computed
     in their order behind the tokens. `wants_sample`: when the gap
     closes, the next token is drawn. `group`: the run it belongs to; runs that came later have
-    higher ones. `work`: tokens that the run has still to compute, where a policy asks. `ahead`:
-    what may come behind the known tokens before the sequence parks.
+    higher ones. `salt`: cached prefixes are those of the same one. `work`: tokens that the run has
+    still to compute, where a policy asks. `ahead`: what may come behind the known tokens before the
+    sequence parks.
     """
 
     __slots__ = (
@@ -37,12 +38,14 @@ class Sequence:
         "cached",
         "computed",
         "counted",
+        "displaced",
         "group",
         "id",
         "nodes",
         "num_top",
         "pages",
         "priority",
+        "salt",
         "score_from",
         "stale_from",
         "tokens",
@@ -61,6 +64,7 @@ class Sequence:
     ) -> None:
         self.id = self.group = next(_sequence_ids)
         self.priority = self.work = 0
+        self.salt = ""
         self.ahead = Ahead()
         self.tokens: list[int] = list(tokens)
         self.score_from = score_from
@@ -71,6 +75,7 @@ class Sequence:
         self.computed = 0
         self.cached = 0  # tokens that the prefix cache gave at the last admission
         self.counted = False  # in the statistics
+        self.displaced = 0  # how often it left for others since it was added to the scheduler
         self.admission = -1  # rises with every sequence that the scheduler lets in
         self.pages: list[int] = []
         self.nodes: list[PageNode] = []  # of the leading pages: those that are in the tree, locked

@@ -16,7 +16,7 @@ from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
 from runtime.grammar_store import GrammarStore, Prepared
 from runtime.scheduler import SchedulerCounts
-from runtime.telemetry.stats import StepStats
+from runtime.telemetry.stats import CacheStats, StepStats
 from sgdsl.backends.base import BackendStats, Closing
 from sgdsl.chat import ChatTemplate
 from sgdsl.errors import BackendError
@@ -65,6 +65,10 @@ class Service(Closing):
     def wake(self, run: Run) -> None:
         self._send(run, self._engine.programs.wake)
 
+    def unpin(self, run: Run) -> None:
+        """What was computed for a run that `pins` may be evicted again."""
+        self._thread.send(partial(self._engine.programs.unpin, run))
+
     def stats(self) -> BackendStats:
         counts = self._engine.scheduler.counts
         return BackendStats(
@@ -91,6 +95,7 @@ class Service(Closing):
             "num_running": scheduler.num_running,
             "num_waiting": scheduler.num_waiting,
             "preemptions": scheduler.counts.preemptions,
+            "cache": asdict(self.cache_stats),
             "steps": asdict(self.step_stats),
         }
 
@@ -99,12 +104,26 @@ class Service(Closing):
         return self._engine.stats
 
     @property
+    def cache_stats(self) -> CacheStats:
+        scheduler = self._engine.scheduler
+        counts, cache = scheduler.counts, scheduler.cache
+        return CacheStats(
+            prompt_tokens=counts.prompt_tokens,
+            cached_tokens=counts.cached_tokens,
+            reusable_tokens=counts.reusable_tokens,
+            num_pages=cache.num_pages,
+            cached_pages=cache.num_cached,
+            pinned_pages=scheduler.pins.num_pages,
+            evicted_pages=cache.num_evicted,
+        )
+
+    @property
     def scheduler_counts(self) -> SchedulerCounts:
         return self._engine.scheduler.counts
 
     def flush_cache(self) -> None:
-        """Forget every cached prefix that is not in use, and every remembered output; returns when
-        it is done.
+        """Forget every cached prefix that is neither in use nor pinned, and every remembered
+        output; returns when it is done.
         """
         self._refuse_own_thread()
         done = threading.Event()

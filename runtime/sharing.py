@@ -30,8 +30,9 @@ BYTES_PER_OUTPUT, BYTES_PER_TOKEN = 1024, 112
 
 
 class Key(NamedTuple):
-    """What a deterministic generation depends on. The digest is of the tokens before it: 128 bits,
-    so that two prompts with the same one are never met.
+    """What a deterministic generation depends on, and who may know that it was there before. The
+    digest is of the tokens before it: 128 bits, so that two prompts with the same one are never
+    met.
     """
 
     digest: bytes
@@ -39,6 +40,7 @@ class Key(NamedTuple):
     sampling: Sampling
     constraint: Constraint | None
     limit: int
+    salt: str
 
 
 class Drawn(NamedTuple):
@@ -55,14 +57,16 @@ def key_of(
     *,
     prefix: bytes,
     limit: int,
+    salt: str = "",
 ) -> Key | None:
-    """`prefix`: what the first tokens have to spell again. None where draws decide, and where more
-    is asked for than the output: log-probabilities are computed for who asks.
+    """`prefix`: what the first tokens have to spell again; `salt`: of the run. None where draws
+    decide, and where more is asked for than the output: log-probabilities are computed for who
+    asks.
     """
     if sampling.temperature != 0 or sampling.wants_logprobs or sampling.top_logprobs_num:
         return None
     digest = blake2b(array("q", tokens).tobytes(), digest_size=16).digest()
-    return Key(digest, prefix, replace(sampling, seed=None), constraint, limit)
+    return Key(digest, prefix, replace(sampling, seed=None), constraint, limit, salt)
 
 
 class SharedOutputs:
@@ -149,4 +153,5 @@ class SharedOutputs:
 def _num_bytes(key: Key, output: Sequence[Drawn]) -> int:
     stops = sum(map(len, (*(key.sampling.stop or ()), *(key.sampling.stop_regex or ()))))
     constraint = 0 if key.constraint is None else num_bytes(key.constraint)
-    return BYTES_PER_OUTPUT + BYTES_PER_TOKEN * len(output) + stops + constraint
+    words = stops + len(key.salt)
+    return BYTES_PER_OUTPUT + BYTES_PER_TOKEN * len(output) + words + constraint

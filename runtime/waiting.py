@@ -57,7 +57,9 @@ class Place:
 
 
 class WaitingQueue:
-    """The tokens of who waits stay as they are. The only observer of `cache`."""
+    """The tokens of who waits stay as they are, and they have entered the cache by their salts. The
+    only observer of `cache`.
+    """
 
     def __init__(self, cache: PrefixCache, policy: Policy) -> None:
         self.policy = policy
@@ -79,11 +81,12 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence) -> None:
         assert sequence.id not in self._places, "a sequence waits once"
-        place = Place(sequence, next(self._tickets), self._cache.root)
+        root = self._cache.root_of(sequence.salt)
+        place = Place(sequence, next(self._tickets), root)
         self._places[sequence.id] = place
         self.num_tokens += sequence.num_known
         if self.policy.by_tree:
-            self._descend(place, self._cache.root)
+            self._descend(place, root)
         else:
             self._rank(place)
 
@@ -122,13 +125,25 @@ class WaitingQueue:
 
     def first(self) -> Place | None:
         """The first one by the policy, of those that are not set aside."""
+        while (place := self._top()) is not None:
+            if not self._update(place):
+                return place
+        return None
+
+    @property
+    def top_priority(self) -> int | None:
+        """The highest of those that are not set aside; None if there are none."""
+        place = self._top()
+        return None if place is None else place.sequence.priority
+
+    def _top(self) -> Place | None:
+        """The first one by the ranks as they stand."""
         while self._heap:
             rank, sequence_id = self._heap[0]
             place = self._places.get(sequence_id)
-            if place is None or place.rank is not rank or sequence_id in self._aside:
-                heapq.heappop(self._heap)
-            elif not self._update(place):
+            if place is not None and place.rank is rank and sequence_id not in self._aside:
                 return place
+            heapq.heappop(self._heap)
         return None
 
     @property
@@ -161,7 +176,7 @@ class WaitingQueue:
     def _update(self, place: Place) -> bool:
         """Have the place exact. Whether its rank may be another one now."""
         if not self.policy.by_tree:
-            self._descend(place, self._cache.root)
+            self._descend(place, self._cache.root_of(place.sequence.salt))
             return False
         if place.key is None or (child := place.node.children.get(place.key)) is None:
             return False

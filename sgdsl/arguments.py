@@ -26,6 +26,9 @@ MAX_COMPLETIONS = 1024
 MAX_TOP = 256
 """Most log-probabilities a position: a prompt of 8,000 tokens with so many takes some 250 MB."""
 
+MAX_SALT_CHARS = 256
+"""Of a salt: a digest has room, a text does not."""
+
 MAX_STOP_PATTERNS = 16
 """Each of them is looked for by itself, in every token that is written."""
 
@@ -53,6 +56,7 @@ class RunArguments(TypedDict, total=False):
     return_text_in_logprobs: bool | None
     seed: int | None
     priority: int | None
+    cache_salt: str | None
 
 
 RUN_ARGUMENTS = frozenset(RunArguments.__annotations__)
@@ -120,6 +124,14 @@ def priority_from(where: str, value: object) -> int:
     if checked is None:
         refuse(where, "priority", value, "a whole number; higher ones go first, and 0 is usual")
     return checked
+
+
+def cache_salt_from(where: str, value: object) -> str:
+    """Whose cached prefixes a run shares."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_SALT_CHARS or not is_text(value):
+        allowed = f"a str of 1 to {MAX_SALT_CHARS} characters, or None for what all others share"
+        refuse(where, "cache_salt", value, allowed)
+    return value
 
 
 def timeout_from(where: str, name: str, value: object) -> float | None:

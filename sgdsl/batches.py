@@ -13,7 +13,13 @@ from sgdsl.arguments import RunArguments, did_you_mean, refuse, timeout_from
 from sgdsl.async_batch import AsyncBatch
 from sgdsl.backends.base import Backend
 from sgdsl.batch import Batch
-from sgdsl.context import backend_for, priority_for, sampling_for, seed_for
+from sgdsl.context import (
+    backend_for,
+    cache_salt_for,
+    priority_for,
+    sampling_for,
+    seed_for,
+)
 from sgdsl.conversation import Starts, starts_of
 from sgdsl.errors import UsageError
 from sgdsl.execution import Execution
@@ -118,6 +124,7 @@ class Plan:
         said = {name: value for name, value in options.items() if value is not None}
         self.sampling = sampling_for(where, said)
         self.priority = priority_for(said.get("priority"), where)
+        self.cache_salt = cache_salt_for(said.get("cache_salt"), where)
         self._seed = seed_for(said.get("seed"), where)
         in_flight = max(1, self.backend.max_in_flight)
         self._limits = Limits(

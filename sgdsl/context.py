@@ -1,4 +1,4 @@
-"""What a call takes from where it is made: the backend, the sampling, the seed, the priority.
+"""What a call takes from where it is made: backend, sampling, seed, priority, cache salt.
 
 Owns the process-wide default backend and, for the thread that runs a body, the call it belongs to.
 Knows nothing of programs.
@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import field
 from typing import Any
 
-from sgdsl.arguments import RUN_ARGUMENTS, priority_from, sampling_from
+from sgdsl.arguments import RUN_ARGUMENTS, cache_salt_from, priority_from, sampling_from
 from sgdsl.backends.base import Backend
 from sgdsl.errors import TraceError, UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Sampling
@@ -23,7 +23,7 @@ from sgdsl.seeds import MASK, derive_seed
 _NO_BACKEND = (
     "no backend to run on: pass backend=..., or set one for all runs with set_default_backend(...)"
 )
-_OF_THE_RUN = ("seed", "priority")
+_OF_THE_RUN = ("seed", "priority", "cache_salt")
 """What is not inherited by gens."""
 _default_backend: Backend | None = None
 
@@ -36,6 +36,7 @@ class Caller:
     sampling: Sampling
     seed: int
     priority: int = 0
+    cache_salt: str | None = None
     num_calls: itertools.count[int] = field(default_factory=itertools.count)
 
 
@@ -115,3 +116,11 @@ def priority_for(given: int | None, where: str) -> int:
         return priority_from(where, given)
     current = caller.get()
     return 0 if current is None else current.priority
+
+
+def cache_salt_for(given: str | None, where: str) -> str | None:
+    """`given`, else the caller's, else none."""
+    if given is not None:
+        return cache_salt_from(where, given)
+    current = caller.get()
+    return None if current is None else current.cache_salt

@@ -64,6 +64,24 @@ class ProviderError(BackendError):
         self.retry_after_s = retry_after_s
 
 
+class OverloadedError(ProviderError):
+    """More runs wait than a runtime was told to keep. The same one may be taken later, or by
+    another provider.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=429, retryable=True)
+
+
+class ContextLengthError(UsageError):
+    """A prompt, or a prompt with the output it must have, does not fit into the context or the pool
+    of a runtime.
+    """
+
+    too_long = True
+    """A router looks at it: another provider may have room."""
+
+
 class CancelledError(SgdslError):
     """The run was cancelled before it could finish."""
 

@@ -54,6 +54,7 @@ class Terms:
     code: CodeType
     num_api_spec_tokens: int | None = None
     priority: int = 0
+    cache_salt: str | None = None
 
 
 class Execution:
@@ -75,7 +76,7 @@ class Execution:
         self._code = terms.code
         self.due_s: float | None = None
         """When a limit ends the run, in seconds of `time.monotonic()`."""
-        self._caller = Caller(backend, sampling, seed, terms.priority)
+        self._caller = Caller(backend, sampling, seed, terms.priority, terms.cache_salt)
         self.run = Run(
             template=backend.chat_template,
             defaults=sampling,
@@ -83,6 +84,7 @@ class Execution:
             streaming=streaming,
             num_api_spec_tokens=terms.num_api_spec_tokens,
             priority=terms.priority,
+            cache_salt=terms.cache_salt,
             keeps_nodes=getattr(backend, "passes_nodes_on", False),
         )
         self._recorder = Recorder(self.run, backend)

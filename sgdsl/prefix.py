@@ -1,14 +1,16 @@
 """The text with which every run of a program begins, computed ahead: `f.cache(backend)`.
 
-Owns how much of a program is constant, and the run that leaves it in a backend's cache. Knows
-nothing of arguments.
+Owns how much of a program is constant, the run that leaves it in a backend's cache, and for how
+long it stays there. Knows nothing of arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
@@ -75,23 +77,68 @@ def _constant(nodes: list[Node]) -> Iterator[Node]:
                 return
 
 
-def compute_prefix(nodes: list[Node], backend: Backend) -> None:
+class CachedPrefix:
+    """The beginning of a program, kept by the backends that have computed it until it is released.
+    As a context manager it is released at the end of the block.
+    """
+
+    def __init__(self, runs: Iterable[tuple[Backend, Run]]) -> None:
+        # A backend is not kept alive: one that nobody refers to any more is closed.
+        self._held = [(weakref.ref(backend), run) for backend, run in runs]
+
+    def release(self) -> None:
+        """The pages may be evicted again; twice is fine."""
+        held, self._held = self._held, []
+        for backend, run in held:
+            unpin = getattr(backend(), "unpin", None)
+            if unpin is not None:
+                unpin(run)
+
+    def is_held_by(self, backend: Backend) -> bool:
+        """Whether any of it is there, or on one that it hands runs on to."""
+        theirs = _backends_of(backend).values()
+        return any(kept() is each for kept, _ in self._held for each in theirs)
+
+    @property
+    def is_released(self) -> bool:
+        return not self._held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _backends_of(backend: Backend) -> Mapping[str, Backend]:
+    named: Mapping[str, Backend] = getattr(backend, "prefix_backends", {"": backend})
+    return named
+
+
+def compute_prefix(
+    nodes: list[Node], backend: Backend, *, cache_salt: str | None, pins: bool
+) -> CachedPrefix:
     """Have the backend compute these nodes, or each one that it hands runs on to; returns when all
-    have. Raises what it fails with; of several, that some have failed, and which.
+    have. `pins`: they are to keep it. Raises what it fails with; of several, that some have failed,
+    and which; then nothing is pinned.
 
     One token is drawn behind them, and thrown away: a backend computes what it draws from.
     """
     if not nodes:
-        return
-    named: Mapping[str, Backend] = getattr(backend, "prefix_backends", {"": backend})
-    runs = {name: _begin(nodes, each) for name, each in named.items()}
+        return CachedPrefix(())
+    named = _backends_of(backend)
+    begin = partial(_begin, nodes, cache_salt=cache_salt, pins=pins)
+    runs = {name: begin(each) for name, each in named.items()}
     for run in runs.values():
         run.wait()
+    kept = CachedPrefix((named[name], run) for name, run in runs.items() if pins)
     failed = {name: error for name, run in runs.items() if (error := run.error_of(ROOT))}
-    if len(runs) == 1 or not failed:
+    if not failed:
+        return kept
+    kept.release()
+    if len(runs) == 1:
         for error in failed.values():
             raise error.with_traceback(None)
-        return
     said = "; ".join(f"{name}: {error}" for name, error in failed.items())
     others = ", ".join(runs.keys() - failed.keys()) or "none"
     raise BackendError(f"the beginning is cached on {others}, and failed on {said}") from next(
@@ -99,11 +146,13 @@ def compute_prefix(nodes: list[Node], backend: Backend) -> None:
     )
 
 
-def _begin(nodes: list[Node], backend: Backend) -> Run:
+def _begin(nodes: list[Node], backend: Backend, *, cache_salt: str | None, pins: bool) -> Run:
     run = Run(
         template=backend.chat_template,
         defaults=DEFAULT_SAMPLING,
         seed=0,
+        cache_salt=cache_salt,
+        pins=pins and hasattr(backend, "unpin"),
         keeps_nodes=getattr(backend, "passes_nodes_on", False),
     )
     one_token = Sampling(max_tokens=1, temperature=0.0, healing=False)

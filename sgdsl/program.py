@@ -34,7 +34,13 @@ from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
 from sgdsl.batches import BatchArguments, Plan, StartRow
 from sgdsl.branch_state import Plain
-from sgdsl.context import backend_for, priority_for, sampling_for, seed_for
+from sgdsl.context import (
+    backend_for,
+    cache_salt_for,
+    priority_for,
+    sampling_for,
+    seed_for,
+)
 from sgdsl.conversation import Starts, conversation_parts
 from sgdsl.errors import UsageError
 from sgdsl.execution import Aside, Execution, Terms
@@ -42,7 +48,7 @@ from sgdsl.expressions import Hole, Part
 from sgdsl.graph import Graph, Sampling
 from sgdsl.html import untraced_html
 from sgdsl.parameters import Arguments, BatchRow, Parameters
-from sgdsl.prefix import compute_prefix, literal_prefix, unknown
+from sgdsl.prefix import CachedPrefix, compute_prefix, literal_prefix, unknown
 from sgdsl.state import ProgramState
 from sgdsl.tracer import finish_at_once, trace
 
@@ -72,6 +78,7 @@ class Program(Generic[R]):
         self._body = body
         self._num_api_spec_tokens = num_api_spec_tokens
         self._bound = dict(bound or {})
+        self._kept: list[CachedPrefix] = []
         self._parameters = Parameters(body, self._bound)
         self.parameters = self._parameters.names
         functools.update_wrapper(self, body)
@@ -129,6 +136,7 @@ class Program(Generic[R]):
         return_text_in_logprobs: bool | None = None,
         seed: int | None = None,
         priority: int | None = None,
+        cache_salt: str | None = None,
         stream: bool = False,
         backend: Backend | None = None,
         use_thread: bool = True,
@@ -143,10 +151,11 @@ class Program(Generic[R]):
         an argument of `run`. The sampling arguments are what the program's gens inherit: None is
         the caller's, inside of another program's body, and else 128 new tokens at temperature 1.
         `seed`: the same one gives the same output. `priority`: where runs wait for each other,
-        higher ones go first; None is the caller's, or 0. `stream`: return at once, while the
-        body goes on in a thread of its own. `messages`: a conversation to start from, in OpenAI's
-        format, as if the body began by appending it. Where the program has an argument named
-        `priority` or `messages`, it is that one.
+        higher ones go first; None is the caller's, or 0. `cache_salt`: what is computed is shared
+        among runs of the same salt only; None is the caller's, or what all without one share.
+        `stream`: return at once, while the body goes on in a thread of its own. `messages`: a
+        conversation to start from, in OpenAI's format, as if the body began by appending it. Where
+        the program has an argument named `priority`, `cache_salt` or `messages`, it is that one.
 
         `timeout_s`: the run is cancelled when it takes longer. For that the body runs on a thread
         of its own, which is left behind if it is stuck; `use_thread=False` keeps it on this thread,
@@ -352,14 +361,37 @@ class Program(Generic[R]):
             call = finish_at_once(call)
         return trace(call, self.__name__, self.parameters, start=start, asynchronous=self.is_async)
 
-    def cache(self, backend: Backend | None = None) -> None:
+    def cache(
+        self,
+        backend: Backend | None = None,
+        *,
+        cache_salt: str | None = None,
+        pin: bool = True,
+    ) -> CachedPrefix:
         """Have the backend compute the text with which every run of this program begins, so that
-        later runs find it in its cache. Waits for that; nothing where the backend keeps no cache.
+        later runs (of this `cache_salt`) find it in its cache. Waits for that; nothing where the
+        backend keeps no cache.
+
+        `pin`: it stays there, whatever else is computed, until what is returned is released (at the
+        end of a `with` block, or by its `release()`), `uncache` is called or the backend closed.
         """
         chosen = backend_for(backend)
+        self._kept = [kept for kept in self._kept if not kept.is_released]
         if getattr(chosen, "caches_prefixes", False):
             call = self._call(self._parameters.fit_holes((), {}, unknown))
-            compute_prefix(literal_prefix(call, asynchronous=self.is_async), chosen)
+            nodes = literal_prefix(call, asynchronous=self.is_async)
+            salt = cache_salt_for(cache_salt, "cache")
+            self._kept.append(compute_prefix(nodes, chosen, cache_salt=salt, pins=pin))
+            return self._kept[-1]
+        return CachedPrefix(())
+
+    def uncache(self, backend: Backend | None = None) -> None:
+        """Release what `cache` has pinned there of this program, whatever its `cache_salt`."""
+        chosen = backend_for(backend)
+        for kept in self._kept:
+            if kept.is_held_by(chosen):
+                kept.release()
+        self._kept = [kept for kept in self._kept if not kept.is_released]
 
     is_async = False
     _execution: Callable[..., Execution] = Execution
@@ -373,7 +405,7 @@ class Program(Generic[R]):
         self, where: str, values: Sequence[Any], named: Mapping[str, Any], given: dict[str, Any]
     ) -> Execution:
         """`given`: the arguments of `run`, by name, as far as they are not None."""
-        own = given.keys() & {"messages", "priority"} & set(self.parameters)
+        own = given.keys() & {"messages", "priority", "cache_salt"} & set(self.parameters)
         named = {**named, **{name: given.pop(name) for name in own}}
         by_name = given.get("args", {})
         if not isinstance(by_name, Mapping):
@@ -389,7 +421,8 @@ class Program(Generic[R]):
             self._terms(
                 backend_for(given.get("backend")),
                 sampling,
-                priority_for(given.get("priority"), where),
+                priority=priority_for(given.get("priority"), where),
+                cache_salt=cache_salt_for(given.get("cache_salt"), where),
             ),
             seed=seed,
             streaming=bool(given.get("stream")),
@@ -406,7 +439,9 @@ class Program(Generic[R]):
         return plan
 
     def _row_starter(self, plan: Plan) -> StartRow:
-        terms = self._terms(plan.backend, plan.sampling, plan.priority)
+        terms = self._terms(
+            plan.backend, plan.sampling, priority=plan.priority, cache_salt=plan.cache_salt
+        )
 
         def start_row(index: int, row: BatchRow, *, seed: int, starts: Starts) -> Execution:
             start: Sequence[Part] = ()
@@ -419,8 +454,11 @@ class Program(Generic[R]):
 
         return start_row
 
-    def _terms(self, backend: Backend, sampling: Sampling, priority: int) -> Terms:
-        return Terms(backend, sampling, self._body.__code__, self._num_api_spec_tokens, priority)
+    def _terms(
+        self, backend: Backend, sampling: Sampling, *, priority: int, cache_salt: str | None
+    ) -> Terms:
+        ahead = self._num_api_spec_tokens
+        return Terms(backend, sampling, self._body.__code__, ahead, priority, cache_salt)
 
     def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
         """The body of a row whose arguments do not fit."""

@@ -22,7 +22,7 @@ from sgdsl import choices as choice_methods, errors, graph
 from sgdsl.arguments import sampling_from
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
-from sgdsl.errors import BackendError, UsageError
+from sgdsl.errors import BackendError, ProviderError, UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Assign, Gen, Node, Sampling
 from sgdsl.reasoning import Tags
 
@@ -56,13 +56,22 @@ _CONSTRAINTS: dict[str, type[Any]] = {
 _BY_POSITION = {"Choices": "texts", "Concatenation": "parts", "Alternation": "options"}
 """What these are made of; the latter two take each part as an argument of its own."""
 _ERRORS: dict[str, type[Exception]] = {
-    **{name: getattr(errors, name) for name in ("UsageError", "BackendError", "CancelledError")},
+    **{
+        name: getattr(errors, name)
+        for name in (
+            *("UsageError", "ContextLengthError", "BackendError", "ProviderError"),
+            *("OverloadedError", "CancelledError", "DeadlineError"),
+        )
+    },
     **{
         kind.__name__: kind
         for kind in vars(grammars).values()
         if isinstance(kind, type) and issubclass(kind, GrammarError)
     },
 }
+
+
+_OF_PROVIDERS = ("status", "retryable", "retry_after_s")
 
 
 # Nodes.
@@ -331,7 +340,10 @@ def encode_error(error: BaseException) -> Json:
     """
     for kind in type(error).__mro__:
         if kind.__name__ in _ERRORS and _ERRORS[kind.__name__] is kind:
-            return {"type": kind.__name__, "message": str(error)}
+            made = {"type": kind.__name__, "message": str(error)}
+            if isinstance(error, ProviderError):
+                made |= {name: getattr(error, name) for name in _OF_PROVIDERS}
+            return made
     return {
         "type": "BackendError",
         "message": f"the server failed at this node: {type(error).__name__}",
@@ -339,8 +351,18 @@ def encode_error(error: BaseException) -> Json:
 
 
 def decode_error(data: Any) -> Exception:
-    kind, message = field_of(data, "type", str), field_of(data, "message", str)
-    return _ERRORS.get(kind, BackendError)(message)
+    """One that is not known here is a `BackendError`."""
+    name, message = field_of(data, "type", str), field_of(data, "message", str)
+    kind = _ERRORS.get(name, BackendError)
+    if kind is not ProviderError:
+        return kind(message)
+    status, retryable, after_s = (data.get(each) for each in _OF_PROVIDERS)
+    good = (status is None or _is_count(status)) and (
+        retryable is None or retryable in (True, False)
+    )
+    if not good or not (after_s is None or _is_temperature(after_s)):
+        raise UsageError(f"{data!r:.200} is no error of a provider")
+    return ProviderError(message, status=status, retryable=bool(retryable), retry_after_s=after_s)
 
 
 def encode_scores(scores: ChoiceScores) -> Json:

@@ -40,18 +40,22 @@ class Run(Awaited):
     `seed` is what all sampling of this run derives from. `ended_by_program`: the outcome did not
     wait for the backend, which may still be at it. `num_api_spec_tokens` lets a backend that is
     paid by the call ask for so many tokens ahead of the program; others pay no heed to it.
-    `priority`: a backend in which runs wait for each other lets higher ones go first. `nodes`:
-    all that the program wrote, for a backend that passes it on; None: nobody asked.
+    `priority`: a backend in which runs wait for each other lets higher ones go first. `cache_salt`:
+    one that keeps prefixes shares them among runs of the same salt only. `pins`: it keeps what it
+    computes of this run until its `unpin`. `nodes`: all that the
+    program wrote, for a backend that passes it on; None: nobody asked.
     """
 
     __slots__ = (
         "_machine",
+        "cache_salt",
         "cancelled",
         "defaults",
         "ended_by_program",
         "id",
         "nodes",
         "num_api_spec_tokens",
+        "pins",
         "priority",
         "returned",
         "seed",
@@ -69,11 +73,15 @@ class Run(Awaited):
         num_api_spec_tokens: int | None = None,
         keeps_nodes: bool = False,
         priority: int = 0,
+        cache_salt: str | None = None,
+        pins: bool = False,
     ) -> None:
         super().__init__()
         self.id = next(_run_ids)
         self.num_api_spec_tokens = num_api_spec_tokens
         self.priority = priority
+        self.cache_salt = cache_salt
+        self.pins = pins
         self.nodes: list[Node] | None = [] if keeps_nodes else None
         self.seed = seed
         self.defaults = defaults

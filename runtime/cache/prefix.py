@@ -1,10 +1,11 @@
 """The prefix cache: pages of KV, addressed by the tokens that lead to them (RadixAttention).
 
-Owns the free pages, the tree of cached ones, and the copies that are asked for. Bookkeeping only:
-a page is a number here, the tensors are elsewhere. Every edge of the tree is one whole page of
-tokens, so a node never splits. A node is locked by the sequences that use its page; locks are
-path-closed (whoever locks a node locks its ancestors), so everything unlocked can be evicted,
-leaves first, least recently used first.
+Owns the free pages, the trees of cached ones, one for every salt (what is found from one root is
+what was computed under it), and the copies that are asked for. Bookkeeping only: a page is a number
+here, the tensors are elsewhere. Every edge of a tree is one whole page of tokens, so a node never
+splits. A node is locked by the sequences that use its page; locks are path-closed (whoever locks a
+node locks its ancestors), so everything unlocked can be evicted: leaves first, in the order of
+`eviction`.
 
 A page that its sequence has left before it was full is a leaf too, with a shorter key. Nobody goes
 on from it or locks it for long: whoever shares its first tokens, or those of a whole page, has them
@@ -23,6 +24,8 @@ from collections.abc import Iterator, Sequence as Tokens
 from typing import Any, Protocol
 
 from runtime.cache.copies import Copy
+from runtime.cache.eviction import COLD, EVICTIONS, EvictionOrder, Heat
+from runtime.cache.history import chain_of
 from runtime.cache.host import HostPages
 from runtime.cache.keys import Keys
 
@@ -31,19 +34,23 @@ PageKey = tuple[int, ...]
 
 class PageNode:
     """A cached page; the path from the root spells the prefix that it completes. `depth`: pages on
-    that path. `born`: rises with every page that is cached. `waiters`: the observer's, who would go
-    on from here, by the page that they would go on with. `keys`: the children's, in order. `page`:
-    in the pool, `host`: on the host; -1: it has none there. `num_behind`: children whose pages are
-    in the pool.
+    that path; `chain`: its hash. `born`: rises with every page that is cached. `used`: rises with
+    every end of a use; `heat`, `last_use`: the eviction order's. `waiters`: the observer's, who
+    would go on from here, by the page that they would go on with. `keys`: the children's, in order.
+    `page`: in the pool, `host`: on the host; -1: it has none there. `num_behind`: children whose
+    pages are in the pool.
     """
 
     __slots__ = (
         "born",
+        "chain",
         "children",
         "depth",
+        "heat",
         "host",
         "key",
         "keys",
+        "last_use",
         "locks",
         "num_behind",
         "page",
@@ -58,6 +65,7 @@ class PageNode:
         self.parent = parent
         self.born = born
         self.depth: int = 0 if parent is None else parent.depth + 1
+        self.chain: int = 0 if parent is None else chain_of(parent.chain, key)
         self.waiters: dict[PageKey | None, dict[int, Any]] | None = None
         self.children: dict[PageKey, PageNode] = {}
         self.keys = Keys()
@@ -65,11 +73,30 @@ class PageNode:
         self.num_behind = 0
         self.locks = 0
         self.used = 0
+        self.heat: Heat = COLD
+        self.last_use: tuple[int, int] | None = None
 
     @property
     def source(self) -> int:
         """The page to copy it from."""
         return self.page if self.page >= 0 else self.host
+
+
+class Root(PageNode):
+    """Where the prefixes of a salt begin: no page. Its locks are those who have entered; without
+    them and without pages it goes.
+    """
+
+    __slots__ = ("salt",)
+
+    def __init__(self, salt: str) -> None:
+        super().__init__((), -1, None)
+        self.salt = salt
+        self.chain = hash(salt)
+
+
+Leaf = tuple[Heat, int, int, PageNode]
+"""A leaf that may be evicted, in the order in which that happens."""
 
 
 class Observer(Protocol):
@@ -84,28 +111,39 @@ class Observer(Protocol):
 
 class PrefixCache:
     """`num_pages` pages of `page_size` tokens each; for those evicted `num_host_pages`, numbered on
-    from there. With `reuse=False` nothing is ever found.
+    from there. With `reuse=False` nothing is ever found. `eviction`: an order of `EVICTIONS`.
     """
 
     def __init__(
-        self, *, num_pages: int, page_size: int, reuse: bool = True, num_host_pages: int = 0
+        self,
+        *,
+        num_pages: int,
+        page_size: int,
+        reuse: bool = True,
+        num_host_pages: int = 0,
+        eviction: str = "lfu",
     ) -> None:
         assert num_pages > 0, "there is something to own"
         assert page_size > 0, "a page holds a token"
         self.num_pages = num_pages
         self.page_size = page_size
         self.reuse = reuse
-        self.root = PageNode((), -1, None)
+        self.root = Root("")
+        """Of those without a salt; it stays."""
+        self._roots = {"": self.root}
         self.observer: Observer | None = None
         self.copies: list[Copy] = []
         """Asked for, in order; whoever carries them out takes them away."""
         self.num_cached = 0
+        self.num_evicted = 0
+        """Cached pages that had to give way to others, since the start."""
+        self._order: EvictionOrder = EVICTIONS[eviction](num_pages)
         self.host: HostPages[PageNode] | None = None
         if reuse and num_host_pages:
             self.host = HostPages(first=num_pages, num_pages=num_host_pages)
         self._free = list(range(num_pages - 1, -1, -1))
         self._num_unlocked = 0
-        self._leaves: list[tuple[int, int, PageNode]] = []  # heap; entries may be out of date
+        self._leaves: list[Leaf] = []  # heap; entries may be out of date
         self._clock = itertools.count(1)
         self._births = itertools.count(1)
 
@@ -121,10 +159,35 @@ class PrefixCache:
     def is_on_host(self, page: int) -> bool:
         return page >= self.num_pages
 
-    def match(self, tokens: Tokens[int], limit: int) -> list[PageNode]:
-        """The longest cached path of whole pages within the first `limit` tokens. Locks nothing."""
-        node, size, found = self.root, self.page_size, list[PageNode]()
-        if not self.reuse:
+    def enter(self, salt: str) -> None:
+        """Somebody is going to ask for pages under this salt, until `leave`."""
+        root = self._roots.get(salt)
+        if root is None:
+            root = self._roots[salt] = Root(salt)
+        root.locks += 1
+
+    def leave(self, salt: str) -> None:
+        root = self._roots[salt]
+        assert root.locks > 0, "only who has entered leaves"
+        root.locks -= 1
+        self._drop_empty(root)
+
+    def root_of(self, salt: str) -> PageNode:
+        """Of a salt under which somebody has entered, or none."""
+        return self._roots[salt]
+
+    @property
+    def num_salts(self) -> int:
+        """Those that have a root."""
+        return len(self._roots) - 1
+
+    def match(self, tokens: Tokens[int], limit: int, salt: str = "") -> list[PageNode]:
+        """The longest cached path of whole pages within the first `limit` tokens, of those that
+        were computed under the same salt. Locks nothing.
+        """
+        node: PageNode | None = self._roots.get(salt)
+        size, found = self.page_size, list[PageNode]()
+        if not self.reuse or node is None:
             return found
         for start in range(0, limit - size + 1, size):
             child = node.children.get(tuple(tokens[start : start + size]))
@@ -156,6 +219,10 @@ class PrefixCache:
                 self.host.hold(node.host)
         node.locks += 1
 
+    def use(self, node: PageNode, user: int, onward: Tokens[int]) -> None:
+        """A run, `user`, has locked the node and goes on from it with the tokens `onward`."""
+        self._order.used(node, user, hash(tuple(onward)))
+
     def unlock(self, node: PageNode) -> None:
         assert node.locks > 0, "only what is locked is unlocked"
         node.locks -= 1
@@ -179,19 +246,23 @@ class PrefixCache:
         self.host.offer(node.host, node)
 
     def allocate(self) -> int | None:
-        """A page for new KV, evicting the least recently used one if need be; None if all are in
-        use.
-        """
-        if not self._free and not self._evict():
-            return None
+        """A page for new KV, evicting another one if need be; None if all are in use."""
+        if not self._free:
+            if not self._evict():
+                return None
+            self.num_evicted += 1
+            self._order.evicted()
         return self._free.pop()
 
     def free(self, page: int) -> None:
         """Take a page back that is not in the tree."""
         self._free.append(page)
 
-    def insert(self, parent: PageNode, key: PageKey, page: int) -> PageNode:
-        """Cache `page` as the continuation `key` of `parent`, locked once for the caller.
+    def insert(
+        self, parent: PageNode, key: PageKey, page: int, *, user: int | None = None
+    ) -> PageNode:
+        """Cache `page` as the continuation `key` of `parent`, locked once for the caller, the run
+        `user` if one computed it.
 
         When that continuation is cached already, its page is the one to use: the given one is
         freed.
@@ -205,6 +276,7 @@ class PrefixCache:
             self.lock(child)
             return child
         child = self._grow(parent, key, page)
+        self._order.cached(child, user)
         self.lock(child)
         if parent.waiters and key in parent.waiters:
             assert self.observer is not None, "waiters are an observer's"
@@ -220,6 +292,7 @@ class PrefixCache:
             self.free(page)
             return
         child = self._grow(parent, key, page)
+        self._order.cached(child, None)
         child.used = next(self._clock)
         self._offer(child)
 
@@ -263,16 +336,14 @@ class PrefixCache:
         if not self.reuse:
             self._drop(node)
         elif _is_leaf(node):
-            heapq.heappush(self._leaves, (node.used, id(node), node))
+            heapq.heappush(self._leaves, _leaf(node))
             if len(self._leaves) > 2 * self.num_pages + 64:  # mostly entries out of date
-                self._leaves = [
-                    (leaf.used, id(leaf), leaf) for leaf in self.nodes() if _is_leaf(leaf)
-                ]
+                self._leaves = [_leaf(leaf) for leaf in self.nodes() if _is_leaf(leaf)]
                 heapq.heapify(self._leaves)
 
     def _next_leaf(self) -> PageNode | None:
         while self._leaves:
-            used, _, node = heapq.heappop(self._leaves)
+            _, used, _, node = heapq.heappop(self._leaves)
             if node.used == used and _is_leaf(node):
                 return node
         return None
@@ -331,11 +402,17 @@ class PrefixCache:
 
     def _offer_parent(self, node: PageNode) -> None:
         parent = node.parent
-        if parent is not None and parent is not self.root and _is_leaf(parent):
+        if isinstance(parent, Root):
+            self._drop_empty(parent)
+        elif parent is not None and _is_leaf(parent):
             self._offer(parent)
 
+    def _drop_empty(self, root: Root) -> None:
+        if root is not self.root and not root.locks and not root.children:
+            del self._roots[root.salt]
+
     def nodes(self) -> Iterator[PageNode]:
-        stack = list(self.root.children.values())
+        stack = [child for root in self._roots.values() for child in root.children.values()]
         while stack:
             node = stack.pop()
             yield node
@@ -347,23 +424,25 @@ class PrefixCache:
         """
         pages: list[int] = list(self._free)
         unlocked = 0
+        for root in self._roots.values():
+            assert root is self.root or root.locks or root.children, "an empty root goes"
         for node in self.nodes():
             pages += [node.page] if node.page >= 0 else []
             unlocked += node.locks == 0 and node.page >= 0
             assert node.source >= 0, "a node has a page somewhere"
             assert node.locks >= 0, "locks are counted"
             assert node.page >= 0 or not node.locks, "what is in use is in the pool"
-            assert node.parent is not None, "only the root has no parent"
-            assert node.parent is self.root or node.parent.locks >= node.locks, (
+            assert node.parent is not None, "only roots have no parent"
+            assert isinstance(node.parent, Root) or node.parent.locks >= node.locks, (
                 "whoever locks a node locks its ancestors"
             )
-            assert node.page < 0 or node.parent is self.root or node.parent.page >= 0, (
+            assert node.page < 0 or isinstance(node.parent, Root) or node.parent.page >= 0, (
                 "what leads to a page in the pool is in the pool"
             )
             assert len(node.key) == self.page_size or not (node.children or node.locks), (
                 "nobody goes on from a page that is not full"
             )
-        for node in (self.root, *self.nodes()):
+        for node in (*self._roots.values(), *self.nodes()):
             keys, children = list(node.keys), node.children
             assert keys == sorted(children), "a node knows its children's keys"
             assert all(b[: len(a)] != a for a, b in itertools.pairwise(keys)), "none is there twice"
@@ -373,6 +452,10 @@ class PrefixCache:
         assert not self.reuse or unlocked == self._num_unlocked, "unlocked pages are counted"
         if self.host is not None:
             self.host.check_integrity([node.host for node in self.nodes() if node.host >= 0])
+
+
+def _leaf(node: PageNode) -> Leaf:
+    return node.heat, node.used, id(node), node
 
 
 def _is_leaf(node: PageNode) -> bool:

@@ -11,6 +11,7 @@ import ipaddress
 import os
 import sys
 
+from runtime.cache.eviction import EVICTIONS
 from runtime.config import DTYPES
 from runtime.policies import POLICIES
 from sgdsl.errors import UsageError
@@ -51,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in which order those that wait are computed",
     )
     parser.add_argument(
+        "--eviction",
+        default="lfu",
+        choices=sorted(EVICTIONS),
+        help="which cached prefixes make room first",
+    )
+    parser.add_argument(
         "--max-waiting",
         type=int,
         default=MAX_WAITING,
@@ -76,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
     from runtime.local import Runtime
     from runtime.server.programs import make_app
 
-    limits = {name: getattr(options, name) for name in ("max_waiting", "max_waiting_tokens")}
-    with Runtime(options.model, dtype=options.dtype, policy=options.policy, **limits) as runtime:
+    names = ("dtype", "policy", "eviction", "max_waiting", "max_waiting_tokens")
+    with Runtime(options.model, **{name: getattr(options, name) for name in names}) as runtime:
         sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)
         config = uvicorn.Config(app, host=options.host, port=options.port, log_level="info")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import Any
 
+from sgdsl.arguments import cache_salt_from
 from sgdsl.backends.base import Backend
 from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
 from sgdsl.errors import UsageError
@@ -35,6 +36,9 @@ MAX_RUNS = 100_000
 MAX_NODES = 100_000
 """Of a connection, and of a run: far more than a program has, far less than the memory."""
 
+MAX_PINS = 1_000
+"""Of a connection: each is a program whose beginning stays cached."""
+
 Event = dict[str, Any]
 
 
@@ -49,6 +53,7 @@ class Session:
         self._bell = asyncio.Event()
         self._lock = Lock()  # one update after another
         self._runs: dict[int, _Served] = {}
+        self._pinned: dict[int, Replica] = {}  # what has ended, and stays cached
         self._closed = False
 
     def emit(self, event: Event) -> None:
@@ -81,6 +86,11 @@ class Session:
                 run_id = field_of(update, "run", int)
                 served = self._runs.get(run_id)
                 try:
+                    if update.get("unpin"):
+                        if served is not None:
+                            served.unpinned = True  # it has answered, and is about to end
+                        self._unpin(run_id)
+                        continue
                     if served is None:
                         if not update.get("begin"):
                             continue  # it has ended meanwhile
@@ -98,6 +108,8 @@ class Session:
             raise UsageError(f"a connection has at most {MAX_RUNS} runs at once; wait for some")
         if self._closed:
             raise UsageError("the connection has ended")
+        if update.get("pins") and len(self._pinned) >= MAX_PINS:
+            raise UsageError(f"a connection keeps at most {MAX_PINS} prefixes; release some")
         served = self._runs[run_id] = _Served(run_id, update, self)
         served.run.when_finished(lambda _: self._ended(served))
         return served
@@ -106,7 +118,17 @@ class Session:
         outcome = served.run.outcome
         assert outcome is not None, "a run that has ended has an outcome"
         self._runs.pop(served.id, None)
+        if served.run.pins and outcome.error is None:
+            self._pinned[served.id] = served.run
+            if self._closed or served.unpinned:
+                self._unpin(served.id)
         self.emit({"event": "ended", "run": served.id, "status": outcome.status})
+
+    def _unpin(self, run_id: int) -> None:
+        run = self._pinned.pop(run_id, None)
+        unpin = getattr(self._backend, "unpin", None)
+        if run is not None and unpin is not None:
+            unpin(run)
 
     def _drop(self, run_id: int) -> None:
         served = self._runs.pop(run_id, None)
@@ -123,6 +145,8 @@ class Session:
             self._closed = True
             for served in list(self._runs.values()):
                 served.cancel()
+            for run_id in list(self._pinned):
+                self._unpin(run_id)
 
 
 class _Served(Watcher):
@@ -133,6 +157,7 @@ class _Served(Watcher):
         self._session = session
         self._shape = Shape()
         self._submitted = False
+        self.unpinned = False
         self._num_nodes = 0
         self.run = Replica(
             self,
@@ -141,6 +166,8 @@ class _Served(Watcher):
             seed=field_of(update, "seed", int),
             streaming=bool(update.get("streaming")),
             priority=field_of(update, "priority", int) if "priority" in update else 0,
+            cache_salt=_salt(update),
+            pins=bool(update.get("pins")),
             answers=list(_answers(update.get("answers", []))),
             partials=_partials(update.get("partials", [])),
         )
@@ -212,6 +239,11 @@ def encode_choice(chosen: Chosen) -> Event:
         "draw": chosen.draw,
         "meta": encode_numbers(chosen.meta),
     }
+
+
+def _salt(update: Event) -> str | None:
+    given = update.get("cache_salt")
+    return None if given is None else cache_salt_from("run", given)
 
 
 def _answers(given: Any) -> Iterator[tuple[int, Answered]]:

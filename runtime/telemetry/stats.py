@@ -8,6 +8,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """The prefix cache: tokens of prompts since the start, and pages now; `evicted_pages` since the
+    start. `reusable_tokens`: what a cache without bounds had held.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    reusable_tokens: int
+    num_pages: int
+    cached_pages: int
+    pinned_pages: int
+    evicted_pages: int
+
+    @property
+    def hit_rate(self) -> float:
+        return self.cached_tokens / max(1, self.prompt_tokens)
+
+    @property
+    def best_hit_rate(self) -> float:
+        """What of these prompts any cache could have held."""
+        return self.reusable_tokens / max(1, self.prompt_tokens)
+
+
 @dataclass(slots=True)
 class StepStats:
     num_steps: int = 0

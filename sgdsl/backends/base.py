@@ -42,7 +42,8 @@ class Backend(Protocol):
     deadline, `cancel()`): what a backend says after that is dropped.
 
     A backend that sets `caches_prefixes = True` is asked to compute prefixes by `Program.cache`;
-    of one that hands runs on to others, those named in its `prefix_backends` are.
+    of one that hands runs on to others, those named in its `prefix_backends` are. One that has a
+    method `unpin(run)` keeps what it computes for a run that `pins`, until that call.
     """
 
     @property

@@ -121,6 +121,7 @@ class Leg(Watcher):
             streaming=run.streaming,
             num_api_spec_tokens=run.num_api_spec_tokens,
             priority=run.priority,
+            cache_salt=run.cache_salt,
             keeps_nodes=getattr(lane.backend, "passes_nodes_on", False),
             answers=journey.answers,
             partials=self._continued(),

@@ -124,6 +124,15 @@ class RuntimeEndpoint(LoopBackend):
         """Have the server forget its cached prefixes."""
         self._wait_for(self._http.ask("POST", "/flush_cache", {}))
 
+    def unpin(self, run: Run) -> None:
+        """What the server computed for a run that `pins` may be evicted there again."""
+        self._have(self._unpin, run)
+
+    def _unpin(self, run: Run) -> None:
+        if self._session_id is not None:  # without it, the server has nothing pinned any more
+            self._outbox[run.id] = {"run": run.id, "unpin": True}
+            self._flush()
+
     async def _hang_up(self) -> None:
         await self._http.close()
 
@@ -282,6 +291,10 @@ def _beginning(run: Run) -> Json:
     made: Json = {"begin": True, "seed": run.seed, "defaults": encode_sampling(run.defaults)}
     if run.priority:
         made["priority"] = run.priority
+    if run.cache_salt is not None:
+        made["cache_salt"] = run.cache_salt
+    if run.pins:
+        made["pins"] = True
     if isinstance(run, Replica):  # another backend has been at it
         made["answers"] = [
             {"branch": branch, **_encode_answer(answer)} for branch, answer in run.answers

@@ -74,6 +74,8 @@ class Replica(Run):
         num_api_spec_tokens: int | None = None,
         keeps_nodes: bool = False,
         priority: int = 0,
+        cache_salt: str | None = None,
+        pins: bool = False,
         answers: Iterable[tuple[int, Answered]] = (),
         partials: dict[int, str] | None = None,
     ) -> None:
@@ -85,6 +87,8 @@ class Replica(Run):
             num_api_spec_tokens=num_api_spec_tokens,
             keeps_nodes=keeps_nodes,
             priority=priority,
+            cache_salt=cache_salt,
+            pins=pins,
         )
         self.watcher: Watcher = watcher
         self.answers = list(answers)

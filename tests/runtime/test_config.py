@@ -48,6 +48,13 @@ def test_a_policy_is_one_of_four(value: Any) -> None:
     assert str(caught.value) == f"policy={value!r}: it must be one of lpm, dfs, fcfs, sjf"
 
 
+@pytest.mark.parametrize("value", ["LRU", "fifo", None, 1])
+def test_an_eviction_order_is_one_of_two(value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        RuntimeConfig(eviction=value)
+    assert str(caught.value) == f"eviction={value!r}: it must be one of 'lfu', 'lru'"
+
+
 def test_a_pool_has_whole_pages_and_at_least_one() -> None:
     assert num_pages(1599, bytes_per_token=100, page_size=8) == 1
     assert num_pages(1600, bytes_per_token=100, page_size=8) == 2

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from runtime.batch import Grant, build_batch
 from runtime.cache.copies import Copy
 from runtime.cache.prefix import PrefixCache
+from runtime.displacement import MAX_DISPLACED, may_leave
 from runtime.foresight import Ahead, Usage
 from runtime.policies import POLICIES
 from runtime.sampling.request import SampleRequest, SampleRow
@@ -104,6 +105,12 @@ class Harness:
         assert all(grant.num_tokens > 0 for grant in grants)
         assert len({grant.sequence.id for grant in grants}) == len(grants)
         self.cache.check_integrity()
+        self.check_displacements()
+
+    def check_displacements(self) -> None:
+        scheduler = self.scheduler
+        for sequence in (*scheduler._running, *scheduler._preempted):
+            assert sequence.displaced <= MAX_DISPLACED
 
     def check_idle(self) -> None:
         self.cache.check_integrity()
@@ -145,6 +152,7 @@ def test_every_sampled_token_is_the_naive_one(
         sequence = Sequence(text)
         sequence.want_sample()
         sequence.priority, sequence.work = data.draw(st.integers(-1, 1)), len(text)
+        sequence.salt = data.draw(st.sampled_from(["", "ours", "theirs"]))
         sequence.ahead = Ahead(len(text) + num_new)
         left[sequence.id] = num_new
         harness.scheduler.add(sequence)
@@ -173,6 +181,36 @@ def test_every_sampled_token_is_the_naive_one(
             break
     assert not left, "everyone comes to an end"
     harness.check_idle()
+    harness.cache.flush()
+    assert harness.cache.num_salts == 0, "nothing is left of whom nobody serves"
+
+
+@settings(max_examples=100, deadline=None)
+@given(harnesses, prompts(), st.data())
+def test_nobody_can_tell_what_was_computed_under_another_salt(
+    harness: Harness, texts: list[list[int]], data: st.DataObject
+) -> None:
+    """One after another, so that all a run can see of those before is in the cache: for each, as
+    many tokens are cached as if those of other salts had never been.
+    """
+    harness.num_pages = 1000
+    harness.__post_init__()
+    alone: dict[str, Harness] = {}
+    for text in texts:
+        salt = data.draw(st.sampled_from(["", "ours", "theirs"]))
+        if salt not in alone:
+            alone[salt] = Harness(num_pages=1000, reuse=harness.reuse)
+        cached = []
+        for each in (harness, alone[salt]):
+            sequence = Sequence(text)
+            sequence.salt = salt
+            sequence.want_sample()
+            each.scheduler.add(sequence)
+            while not each.step():
+                pass
+            each.scheduler.remove(sequence)
+            cached.append(sequence.cached)
+        assert cached[0] == cached[1]
 
 
 @settings(max_examples=100, deadline=None)
@@ -606,6 +644,130 @@ def test_a_higher_priority_goes_first() -> None:
         sequence.want_sample()
         harness.scheduler.add(sequence)
     assert [sequence for sequence, _ in harness.step()] == [high]
+
+
+def wanting(prompt: list[int], *, priority: int = 0, num_new: int = 0) -> Sequence:
+    """A sequence that draws."""
+    sequence = Sequence(prompt)
+    sequence.want_sample()
+    sequence.priority = priority
+    sequence.ahead = Ahead(len(prompt) + num_new)
+    return sequence
+
+
+def turn(harness: Harness) -> list[Sequence]:
+    """A step whose tokens, the naive ones, are appended; returns who drew."""
+    drawn = harness.step()
+    for sequence, token in drawn:
+        assert token == naive_next(sequence.tokens)
+        sequence.append([token])
+    return [sequence for sequence, _ in drawn]
+
+
+def finish(harness: Harness, sequences: list[Sequence]) -> list[Sequence]:
+    """Until each has drawn what it may; in the order of their ends."""
+    ended: list[Sequence] = []
+    for _ in range(500):
+        for sequence in turn(harness):
+            if len(sequence.tokens) >= sequence.ahead.end:
+                harness.scheduler.remove(sequence)
+                ended.append(sequence)
+        if len(ended) == len(sequences):
+            return ended
+    raise AssertionError("everyone comes to an end")
+
+
+def test_a_higher_priority_takes_the_row_of_a_lower_one_that_goes_on_later() -> None:
+    harness = Harness(num_pages=100, max_running=2)
+    low = [wanting([index, 1, 2, 3, 4], num_new=20) for index in range(2)]
+    for sequence in low:
+        harness.scheduler.add(sequence)
+    for _ in range(3):
+        turn(harness)
+    high = wanting([9, 9, 9], priority=1, num_new=20)
+    harness.scheduler.add(high)
+    assert high in turn(harness)
+    assert [each.displaced for each in low] == [0, 1], "the younger one"
+    assert finish(harness, [*low, high])[-1] is low[1]
+    counts = harness.scheduler.counts
+    assert (counts.displacements, counts.preemptions) == (1, 0)
+    harness.check_idle()
+
+
+def test_it_takes_the_pages_of_as_few_as_it_needs() -> None:
+    harness = Harness(num_pages=24, token_budget=100, max_running=8)
+    low = [wanting([index] * 12, priority=index % 2, num_new=4) for index in range(6)]
+    for sequence in low:
+        harness.scheduler.add(sequence)
+    turn(harness)
+    assert harness.scheduler.num_running == 6, "of four pages each"
+    high = wanting([9] * 26, priority=2, num_new=4)
+    harness.scheduler.add(high)
+    turn(harness)
+    assert high.pages
+    assert [each.displaced for each in low] == [0, 0, 1, 0, 1, 0], "of the lowest, the youngest"
+    finish(harness, [*low, high])
+    harness.check_idle()
+
+
+def test_who_would_not_have_room_even_then_displaces_nobody() -> None:
+    harness = Harness(num_pages=20, token_budget=64, max_running=8)
+    low, mid = wanting([1] * 12, num_new=4), wanting([2] * 40, priority=1, num_new=4)
+    for sequence in (mid, low):
+        harness.scheduler.add(sequence)
+        turn(harness)
+    high = wanting([3] * 36, priority=1, num_new=4)
+    harness.scheduler.add(high)
+    turn(harness)
+    assert (low.displaced, high.pages) == (0, [])
+    finish(harness, [low, mid, high])
+
+
+def test_a_row_that_left_often_enough_stays_and_ends_whoever_comes() -> None:
+    harness = Harness(num_pages=100, max_running=1)
+    low = wanting([1, 2, 3], num_new=8)
+    harness.scheduler.add(low)
+    for step in range(200):
+        for sequence in turn(harness):
+            if sequence is not low or len(low.tokens) == low.ahead.end:
+                harness.scheduler.remove(sequence)
+        if len(low.tokens) == low.ahead.end:
+            break
+        harness.scheduler.add(wanting([9, step % VOCAB], priority=5))
+    assert (len(low.tokens), low.displaced) == (low.ahead.end, MAX_DISPLACED)
+    assert harness.scheduler.counts.displacements == MAX_DISPLACED
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(jobs, min_size=1, max_size=40), st.integers(1, 4), st.sampled_from([*POLICIES]))
+def test_no_row_runs_for_long_while_a_higher_priority_waits(
+    work: list[Job], max_running: int, policy: str
+) -> None:
+    """But for those that have left often enough: two steps, where who had waited longest came in
+    between.
+    """
+    harness = Harness(
+        num_pages=1000, token_budget=400, max_running=max_running, reuse=False, policy=policy
+    )
+    scheduler, since = harness.scheduler, 0
+
+    def check() -> None:
+        nonlocal since
+        waiting = [place.sequence for place in scheduler._waiting._places.values()]
+        highest = max((each.priority for each in (*waiting, *scheduler._preempted)), default=-9)
+        wrong = any(may_leave(each, highest) for each in scheduler._running)
+        since = since + 1 if wrong else 0
+        assert since <= 2
+
+    step = harness.step
+
+    def checked() -> list[tuple[Sequence, int]]:
+        drawn = step()
+        check()
+        return drawn
+
+    harness.step = checked  # type: ignore[method-assign]
+    perform(harness, work)
 
 
 @settings(max_examples=100, deadline=None)

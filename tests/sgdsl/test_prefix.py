@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -31,7 +33,7 @@ class Caching(MockBackend):
 
 def prompts(program: Any) -> list[str]:
     backend = Caching()
-    assert program.cache(backend) is None
+    program.cache(backend)
     return backend.prompts
 
 
@@ -142,3 +144,65 @@ def test_what_some_backends_of_a_router_fail_with_is_said_and_the_others_have_it
 def test_a_router_without_a_cache_is_left_alone() -> None:
     with sgl.Router([MockBackend(lambda _: OSError("asked"))]) as router:
         constant.cache(router)
+
+
+class Pinning(Caching):
+    """Notes what it is asked to keep, and what no longer."""
+
+    def __init__(self, reply: Any = "x") -> None:
+        super().__init__(reply)
+        self.pinned: list[Run] = []
+
+    def submit(self, run: Run) -> None:
+        if run.pins:
+            self.pinned.append(run)
+        super().submit(run)
+
+    def unpin(self, run: Run) -> None:
+        self.pinned.remove(run)
+
+
+def test_what_is_cached_is_pinned_until_it_is_released() -> None:
+    backend, other = Pinning(), Pinning()
+    with constant.cache(backend) as kept:
+        assert len(backend.pinned) == 1
+    assert backend.pinned == []
+    kept.release()
+    first = constant.cache(backend)
+    constant.cache(backend, cache_salt="a")
+    constant.cache(other)
+    first.release()
+    assert [run.cache_salt for run in backend.pinned] == ["a"]
+    constant.uncache(backend)
+    constant.uncache(backend)
+    assert (backend.pinned, len(other.pinned)) == ([], 1)
+
+
+def test_no_pin_is_asked_for_where_none_is_wanted_or_kept() -> None:
+    backend, plain = Pinning(), Caching()
+    constant.cache(backend, pin=False).release()
+    assert backend.pinned == []
+    with constant.cache(plain):
+        assert plain.prompts == backend.prompts
+    constant.uncache(plain)
+
+
+def test_a_router_is_released_as_a_whole_and_a_failure_leaves_no_pin() -> None:
+    one, two, broken = Pinning(), Pinning(), Pinning(OSError("down"))
+    with sgl.Router([one, two]) as router:
+        constant.cache(router)
+        assert len(one.pinned) == len(two.pinned) == 1
+        constant.uncache(router)
+        assert one.pinned == two.pinned == []
+    with sgl.Router([one, broken]) as router, pytest.raises(sgl.BackendError, match="failed on"):
+        constant.cache(router)
+    assert one.pinned == broken.pinned == []
+
+
+def test_a_pin_keeps_no_backend_alive() -> None:
+    backend = Pinning()
+    gone = weakref.ref(backend)
+    constant.cache(backend)
+    del backend
+    gc.collect()
+    assert gone() is None

@@ -131,14 +131,28 @@ def test_sampling_arrives_as_it_was(sampling: Sampling) -> None:
 
 
 def test_errors_arrive_as_their_kind_and_strangers_without_their_words() -> None:
-    for error in (sgl.UsageError("a"), sgl.BackendError("b"), g.UnsupportedError("c")):
+    busy = sgl.ProviderError("h", status=429, retryable=True, retry_after_s=1.5)
+    for error in (
+        *(sgl.UsageError("a"), sgl.BackendError("b"), g.UnsupportedError("c")),
+        *(sgl.OverloadedError("d"), sgl.ContextLengthError("e"), sgl.DeadlineError("f")),
+        *(sgl.ProviderError("g", status=500), busy),
+    ):
         arrived = protocol.decode_error(through_json(protocol.encode_error(error)))
         assert (type(arrived), str(arrived)) == (type(error), str(error))
-    provider = protocol.decode_error(protocol.encode_error(sgl.ProviderError("d", status=500)))
-    assert type(provider) is sgl.BackendError
+        assert vars(arrived) == vars(error)
+    newer = {"type": "SomethingLater", "message": "i", "status": 3}
+    assert type(protocol.decode_error(newer)) is sgl.BackendError
     stranger = protocol.encode_error(PermissionError("/etc/shadow"))
     assert "shadow" not in str(stranger)
     assert "PermissionError" in str(stranger)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"status": "x"}, {"retryable": "yes"}, {"retry_after_s": -1}, {"retry_after_s": "1"}]
+)
+def test_what_is_no_error_of_a_provider_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(sgl.UsageError, match="is no error of a provider"):
+        protocol.decode_error({"type": "ProviderError", "message": "m", **wrong})
 
 
 def test_templates_arrive_as_they_were() -> None:

@@ -8,12 +8,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from runtime.cache.copies import Copy
 from runtime.cache.keys import num_common
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.prefix import PageNode, PrefixCache, Root
 
 PAGE = 3
 NUM_PAGES = 6
 
 tokens = st.lists(st.integers(0, 2), min_size=0, max_size=4 * PAGE)
+salts = st.sampled_from(["", "", "ours", "theirs"])
+Holding = tuple[str, list[PageNode]]
+Prefix = tuple[str, tuple[int, ...]]
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -22,13 +25,14 @@ class CacheMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cache = PrefixCache(num_pages=NUM_PAGES, page_size=PAGE)
-        self.held: list[list[PageNode]] = []
-        self.pages: dict[tuple[int, ...], int] = {}  # the judge: what each cached prefix is in
+        self.held: list[Holding] = []
+        self.pages: dict[Prefix, int] = {}  # the judge: what each cached prefix is in
 
-    @rule(prompt=tokens)
-    def hold(self, prompt: list[int]) -> None:
-        path = self.cache.match(prompt, len(prompt))
-        assert [node.page for node in path] == self.expected(prompt)
+    @rule(prompt=tokens, salt=salts)
+    def hold(self, prompt: list[int], salt: str) -> None:
+        path = self.cache.match(prompt, len(prompt), salt)
+        assert [node.page for node in path] == self.expected(prompt, salt)
+        self.cache.enter(salt)
         for node in path:
             self.cache.lock(node)
         for start in range(len(path) * PAGE, len(prompt) - PAGE + 1, PAGE):
@@ -36,21 +40,21 @@ class CacheMachine(RuleBasedStateMachine):
             if page is None:
                 break
             self.forget_evicted()
-            parent = path[-1] if path else self.cache.root
+            parent = path[-1] if path else self.cache.root_of(salt)
             node = self.cache.insert(parent, tuple(prompt[start : start + PAGE]), page)
-            self.pages[tuple(prompt[: start + PAGE])] = node.page
+            self.pages[salt, tuple(prompt[: start + PAGE])] = node.page
             path.append(node)
-        self.held.append(path)
+        self.held.append((salt, path))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), tail=st.lists(st.integers(0, 2), max_size=PAGE - 1))
     def let_go(self, data: st.DataObject, tail: list[int]) -> None:
         """With `tail` in a page that is not full."""
-        path = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        salt, path = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
         page = self.cache.allocate() if tail else None
         self.forget_evicted()
         if page is not None:
-            parent = path[-1] if path else self.cache.root
+            parent = path[-1] if path else self.cache.root_of(salt)
             free, there = self.cache.num_free, dict(parent.children)
             self.cache.insert_partial(parent, tuple(tail), page)
             begun = [key for key in there if key[: len(tail)] == tuple(tail)]
@@ -60,12 +64,13 @@ class CacheMachine(RuleBasedStateMachine):
             assert not set(parent.children) & (set(shorter) - set(begun))
         for node in reversed(path):
             self.cache.unlock(node)
+        self.cache.leave(salt)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), wanted=st.lists(st.integers(0, 2), min_size=1, max_size=PAGE))
     def look_for_a_beginning(self, data: st.DataObject, wanted: list[int]) -> None:
-        path = data.draw(st.sampled_from(self.held))
-        node = path[-1] if path else self.cache.root
+        salt, path = data.draw(st.sampled_from(self.held))
+        node = path[-1] if path else self.cache.root_of(salt)
         found = self.cache.beginning(node, wanted)
         most = max((num_common(key, wanted) for key in node.children), default=0)
         assert most == (0 if found is None else found[1])
@@ -77,30 +82,38 @@ class CacheMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         self.cache.flush()
         self.forget_evicted()
-        locked = {node.page for path in self.held for node in path}
-        assert set(self.pages.values()) == locked
+        assert set(self.pages.values()) == self.locked()
 
-    def expected(self, prompt: list[int]) -> list[int]:
+    def locked(self) -> set[int]:
+        return {node.page for _, path in self.held for node in path}
+
+    def expected(self, prompt: list[int], salt: str) -> list[int]:
         found = []
         for end in range(PAGE, len(prompt) + 1, PAGE):
-            if tuple(prompt[:end]) not in self.pages:
+            if (salt, tuple(prompt[:end])) not in self.pages:
                 break
-            found.append(self.pages[tuple(prompt[:end])])
+            found.append(self.pages[salt, tuple(prompt[:end])])
         return found
 
     def forget_evicted(self) -> None:
         alive = {node.page for node in self.cache.nodes()}
         gone = [prefix for prefix, page in self.pages.items() if page not in alive]
-        locked = {node.page for path in self.held for node in path}
         for prefix in gone:
-            assert self.pages.pop(prefix) not in locked, "what is locked is not evicted"
+            assert self.pages.pop(prefix) not in self.locked(), "what is locked is not evicted"
 
     @invariant()
     def every_page_is_free_or_cached(self) -> None:
         self.cache.check_integrity()
         assert self.cache.num_free + self.cache.num_cached == NUM_PAGES
-        locked = {node.page for path in self.held for node in path}
-        assert self.cache.num_available == NUM_PAGES - len(locked)
+        assert self.cache.num_available == NUM_PAGES - len(self.locked())
+
+    @invariant()
+    def a_salt_is_known_while_it_has_holders_or_pages(self) -> None:
+        known = {salt for salt, _ in self.held}
+        for node in self.cache.nodes():
+            if isinstance(node.parent, Root):
+                known.add(node.parent.salt)
+        assert self.cache.num_salts == len(known - {""})
 
 
 TestCacheMachine = CacheMachine.TestCase

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel
 import sgdsl as sgl
 from sgdsl import MockBackend, ProgramState, gen, select
 from sgdsl.backends.remote import RuntimeEndpoint
+from sgdsl.backends.script import Request
 from sgdsl.chat import CHATML
 from sgdsl.protocol import VERSION
 from sgdsl.run import Run
@@ -494,3 +495,25 @@ def test_the_priority_of_a_run_is_told() -> None:
         for priority in (None, 3, -1):
             everything.run("tea", backend=remote, priority=priority)
     assert told == [0, 3, -1]
+
+
+def test_what_a_runtime_refuses_arrives_as_what_it_is() -> None:
+    def refuse(request: Request) -> Exception:
+        kind = sgl.OverloadedError if "many" in request.prompt else sgl.ContextLengthError
+        return kind("too " + request.prompt)
+
+    @sgl.function
+    def ask(s: ProgramState, text: str) -> None:
+        s += text + gen("x")
+
+    with (
+        LiveServer(MockBackend(refuse)) as server,
+        RuntimeEndpoint(server.url) as remote,
+    ):
+        for text, kind in (("many", sgl.OverloadedError), ("long", sgl.ContextLengthError)):
+            error = ask.run(text, backend=remote).error()
+            assert error is not None
+            assert type(error.__cause__) is kind
+            assert str(error.__cause__) == "too " + text
+        with sgl.Router([remote, MockBackend({"x": "there"})]) as router:
+            assert ask.run("many", backend=router)["x"] == "there"

@@ -1,0 +1,46 @@
+"""Displacement: who leaves so that a sequence of higher priority can run.
+
+Owns who may be made to leave, how often, and in which order; changes nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence as List
+
+from runtime.cache.prefix import PageNode
+from runtime.sequence import Sequence
+
+MAX_DISPLACED = 4
+"""Times that a sequence leaves for others between two parks. Then it stays until it parks or ends,
+so that what displacements make be computed again is at most four times what it came to.
+"""
+
+
+def may_leave(sequence: Sequence, priority: int) -> bool:
+    """For a sequence of that priority."""
+    return sequence.priority < priority and sequence.displaced < MAX_DISPLACED
+
+
+def who_leaves(
+    sequence: Sequence, running: List[Sequence], is_room: Callable[[List[Sequence]], bool]
+) -> List[Sequence]:
+    """As few as possible, those of the lowest priority first, and of these the youngest; none where
+    all of them together do not suffice. `is_room`: for the sequence, once these have left.
+    """
+    lower = [each for each in running if may_leave(each, sequence.priority)]
+    lower.sort(key=lambda each: (each.priority, -each.admission))
+    if not lower or not is_room(lower):
+        return []
+    count = bisect_left(range(1, len(lower)), True, key=lambda num: is_room(lower[:num])) + 1
+    return lower[:count]
+
+
+def num_pages_of(leaving: List[Sequence], path: List[PageNode]) -> int:
+    """Pages that can be had once these have left, `path` aside: who comes takes those itself."""
+    locks = Counter(node for each in leaving for node in each.nodes)
+    for node in path:
+        del locks[node]
+    num_unshared = sum(len(each.pages) - len(each.nodes) for each in leaving)
+    return num_unshared + sum(node.locks == num for node, num in locks.items())
