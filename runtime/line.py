@@ -190,7 +190,7 @@ class Line:
             draw=self.draw(),
             frequency_penalty=sampling.frequency_penalty or 0.0,
             presence_penalty=sampling.presence_penalty or 0.0,
-            counts=self.generation.counts,
+            counts=self.generation.frontier.counts,
             wants_logprob=sampling.wants_logprobs,
             num_top=sampling.top_logprobs_num or 0,
         )
