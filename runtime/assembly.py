@@ -16,6 +16,7 @@ from runtime.grammar_store import GrammarStore
 from runtime.policies import POLICIES
 from runtime.programs import Programs
 from runtime.scheduler import Scheduler
+from runtime.speculation import Speculation
 from runtime.tokenizer import Tokenizer
 
 
@@ -43,6 +44,7 @@ def assemble(
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
         clock=perf_counter,
+        speculation=Speculation(tokenizer, mode=config.speculation),
         share_outputs=config.share_outputs,
         max_waiting=config.max_waiting,
         max_waiting_tokens=config.max_waiting_tokens,

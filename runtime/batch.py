@@ -6,7 +6,7 @@ tensors, so that every executor, the fake one of the tests included, reads the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence as List
+from collections.abc import Iterator, Sequence as List
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,14 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """`num_tokens` tokens from `start` on, given to a sequence in this step."""
+    """`num_tokens` tokens from `start` on, given to a sequence in this step. The last of them are
+    the `draft`: guesses of what comes behind the known tokens, which are in this step only.
+    """
 
     sequence: Sequence
     start: int
     num_tokens: int
+    draft: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
@@ -32,7 +35,8 @@ class Grant:
     @property
     def samples(self) -> bool:
         """This grant closes the gap of a sequence that wants its next token."""
-        return self.sequence.wants_sample and self.end == len(self.sequence.tokens)
+        known_end = self.end - len(self.draft)
+        return self.sequence.wants_sample and known_end == len(self.sequence.tokens)
 
     @property
     def scored(self) -> range:
@@ -51,7 +55,8 @@ class Batch:
     [num_rows + 1] rows' borders in the tokens. kv_indptr: [num_rows + 1] their borders in
     kv_indices, the concatenated page tables. last_page_len: [num_rows] slots in use of the last
     page. kv_lens: [num_rows] tokens that a row attends to. sample_at, score_at: indices into the
-    tokens whose logits are needed; score_targets: the token ids that are scored there.
+    tokens whose logits are needed; score_targets: the token ids that are scored there. sampled: the
+    grants behind sample_at, in order; one with a draft draws behind each of its tokens, too.
     """
 
     grants: List[Grant]
@@ -67,7 +72,7 @@ class Batch:
     sample_at: Int32
     score_at: Int32
     score_targets: Int32
-    sampled: List[Grant] = field(default_factory=list)  # the grants behind sample_at, in order
+    sampled: List[Grant] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -76,6 +81,13 @@ class Batch:
     @property
     def num_rows(self) -> int:
         return len(self.grants)
+
+    def draws(self) -> Iterator[tuple[Grant, slice]]:
+        """The grants that draw, and which of the drawn tokens are theirs."""
+        end = 0
+        for grant in self.sampled:
+            begin, end = end, end + 1 + len(grant.draft)
+            yield grant, slice(begin, end)
 
 
 def build_batch(grants: List[Grant], page_size: int) -> Batch:
@@ -93,6 +105,7 @@ def build_batch(grants: List[Grant], page_size: int) -> Batch:
         sequence, first = grant.sequence, len(token_ids)
         assert len(sequence.pages) * page_size >= grant.end, "a grant has pages for all its tokens"
         token_ids += sequence.tokens[grant.start : grant.end]
+        token_ids += grant.draft
         for position in range(grant.start, grant.end):
             positions.append(position)
             page = sequence.pages[position // page_size]
@@ -105,7 +118,7 @@ def build_batch(grants: List[Grant], page_size: int) -> Batch:
             score_at.append(first + index - 1 - grant.start)
             score_targets.append(sequence.tokens[index])
         if grant.samples:
-            sample_at.append(len(token_ids) - 1)
+            sample_at += range(len(token_ids) - 1 - len(grant.draft), len(token_ids))
             sampled.append(grant)
     lens = np.asarray(kv_lens, dtype=np.int32)
     return Batch(

@@ -44,6 +44,7 @@ class Sizes:
 
 
 DECODERS = ("auto", "general")
+SPECULATION = ("auto", "on", "off")
 DTYPES = ("auto", "float32", "bfloat16", "int8")
 
 
@@ -59,7 +60,9 @@ class RuntimeConfig:
     sequences are admitted, one of `POLICIES`. max_waiting, max_waiting_tokens: sequences that wait,
     and their tokens; a run that is submitted when there are so many already is refused. None: there
     is no limit. dtype: of the weights; "auto" is float32. decoder: "auto" for the lean decoder
-    where it knows the family, "general" for transformers' own code.
+    where it knows the family, "general" for transformers' own code. speculation: whether tokens are
+    guessed and tried along with those that are known: "auto" where that pays, "on" wherever there
+    is a guess, "off" never.
     """
 
     page_size: int = 16
@@ -76,6 +79,7 @@ class RuntimeConfig:
     max_waiting_tokens: int | None = None
     dtype: str = "auto"
     decoder: str = "auto"
+    speculation: str = "auto"
 
     def __post_init__(self) -> None:
         _check_count("page_size", self.page_size)
@@ -87,6 +91,7 @@ class RuntimeConfig:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("decoder", self.decoder, DECODERS)
+        _check_choice("speculation", self.speculation, SPECULATION)
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not
         elif not isinstance(self.chat_template, ChatTemplate | None):

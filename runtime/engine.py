@@ -33,8 +33,11 @@ class Engine:
             assert self.scheduler.num_running == 0, "whoever runs has a gap"
             assert self.scheduler.num_waiting == 0, "an idle engine lets everyone in"
             return False
-        batch = build_batch(grants, self.scheduler.cache.page_size)
         scheduled = perf_counter()
+        grants = self.scheduler.add_drafts(grants, self.programs.draft(grants))
+        drafted = perf_counter()
+        batch = build_batch(grants, self.scheduler.cache.page_size)
+        built = perf_counter()
         try:
             hidden = self._executor.forward(batch)
             computed = perf_counter()
@@ -46,13 +49,16 @@ class Engine:
                 raise
             return True
         drawn = perf_counter()
+        self.programs.speculation.costs.saw(batch.num_tokens, drawn - scheduled)
+        self.programs.verify(batch, sampled)
         self.scheduler.commit(grants)
         self.programs.commit(batch, sampled)
         stats.num_steps += 1
         stats.computed_tokens += batch.num_tokens
         stats.max_running = max(stats.max_running, self.scheduler.num_running)
-        stats.schedule_s += scheduled - began
-        stats.forward_s += computed - scheduled
+        stats.schedule_s += scheduled - began + built - drafted
+        stats.draft_s += drafted - scheduled
+        stats.forward_s += computed - built
         stats.mask_s += masked - computed
         stats.sample_s += drawn - masked
         stats.programs_s += perf_counter() - drawn

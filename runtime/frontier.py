@@ -125,6 +125,11 @@ class Frontier:
         self.narrow(row)
         return _only_bit(row)
 
+    def prepare(self) -> None:
+        """Have the mask at hand. Raises CompileBudgetError where it costs more than a step may."""
+        if self.matcher is not None and not self.is_open:
+            self.matcher.whole_mask()
+
     def goes_on_with(self, token: int) -> bool:
         """Whether the token may come next and is not the end of the output."""
         if token in self._stop_ids and not self.is_healing:

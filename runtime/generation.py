@@ -81,7 +81,7 @@ class Generation:
         self._stops_from = 0  # where in the text the first stop string may begin
         self._searched_from = 0  # where the text begins in which patterns are found
         self.tokens: list[int] = []
-        self.num_forced = 0  # tokens that the constraint left no choice about
+        self.num_forced = 0  # tokens that the constraint left no choice about; whoever draws counts
         self.ending: Ending | None = None
         self._forced: int | None = None  # the only token that may come
         self._knows_forced = False
@@ -139,7 +139,6 @@ class Generation:
     def accept(self, token: int) -> None:
         """The token that was sampled; sets `ending` when it is the last."""
         assert self.ending is None, "nothing follows the end"
-        self.num_forced += self.forced_token is not None
         self._knows_forced = False
         frontier = self.frontier
         if token in self._stop_ids and not frontier.is_healing:

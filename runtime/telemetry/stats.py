@@ -12,6 +12,7 @@ from dataclasses import dataclass
 class StepStats:
     num_steps: int = 0
     schedule_s: float = 0.0  # who gets what, and laying the batch out
+    draft_s: float = 0.0  # guesses, and the masks behind them
     forward_s: float = 0.0  # the model, without the LM head
     mask_s: float = 0.0  # constraints' bitmasks
     sample_s: float = 0.0  # LM head, draw, scores
@@ -27,4 +28,4 @@ class StepStats:
     @property
     def overhead_s(self) -> float:
         """What is neither model, nor draw, nor constraint."""
-        return self.schedule_s + self.programs_s
+        return self.schedule_s + self.draft_s + self.programs_s
