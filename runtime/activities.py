@@ -120,7 +120,8 @@ class Activities:
         line.sequence.cached = len(line.sequence.tokens)
         for token, is_forced in written:
             if self._arrivals.accept_token(line, Draw(token, is_forced=is_forced)):
-                break
+                return
+        self._roster.leave(line)  # it waits for what another one draws
 
     def _ahead(self, line: Line) -> Ahead:
         """What the line may write before it parks."""

@@ -307,3 +307,18 @@ def test_rows_of_one_document_follow_each_other_while_it_is_cached(
             ask.run_batch(rows, backend=service, seed=1)
         computed.append(service.step_stats.computed_tokens)
     assert computed[0] * 2 < computed[1]
+
+
+def test_who_follows_holds_no_row_that_its_leader_needs(make_service: MakeService) -> None:
+    """The one that led comes to the next gen behind the one that followed, and follows then."""
+    service = make_service(max_running=1)
+
+    @sgl.function
+    def write(s: ProgramState) -> None:
+        s += "the license" + sgl.gen("x", 9, temperature=0.0)
+        s += " and the work" + sgl.gen("y", 9, temperature=0.0)
+
+    first, second = write.run_batch([{}, {}], backend=service)
+    assert first.error() is None
+    assert first.text() == second.text()
+    service.check_idle()
