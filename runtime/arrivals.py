@@ -106,14 +106,16 @@ class Arrivals:
                 self._roster.guard(line, partial(frontier.narrow, row))
         return bitmask
 
-    def verify(self, batch: Batch, sampled: Sampled) -> None:
-        """Drafts were drawn behind: what was guessed right is known now."""
+    def verify(self, batch: Batch, sampled: Sampled) -> int:
+        """Drafts were drawn behind: what was guessed right is known now. Returns how much was."""
+        total = 0
         for grant, here in batch.draws():
             if grant.draft:
                 draft = self._roster.owner(grant.sequence).draft
                 num_verified = draft.num_verified(sampled.tokens[here][: len(grant.draft)])
-                self.speculation.count(len(grant.draft), num_verified)
                 grant.sequence.append(grant.draft[:num_verified])
+                total += num_verified
+        return total
 
     def take(self, batch: Batch, sampled: Sampled) -> list[Line]:
         """The step's tokens and scores arrive; returns the lines that can go on."""

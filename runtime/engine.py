@@ -50,7 +50,8 @@ class Engine:
             return True
         drawn = perf_counter()
         self.programs.speculation.costs.saw(batch.num_tokens, drawn - scheduled)
-        self.programs.verify(batch, sampled)
+        stats.verified_tokens += self.programs.verify(batch, sampled)
+        stats.drafted_tokens += sum(len(grant.draft) for grant in grants)
         self.scheduler.commit(grants)
         self.programs.commit(batch, sampled)
         stats.num_steps += 1

@@ -134,9 +134,11 @@ class Programs:
         """What the rows that draw a token ask for."""
         return self._arrivals.request(batch)
 
-    def verify(self, batch: Batch, sampled: Sampled) -> None:
-        """What of the drafts was drawn, too, is known from now on; the rest was never there."""
-        self._arrivals.verify(batch, sampled)
+    def verify(self, batch: Batch, sampled: Sampled) -> int:
+        """What of the drafts was drawn, too, is known from now on; the rest was never there.
+        Returns how many tokens that are.
+        """
+        return self._arrivals.verify(batch, sampled)
 
     def commit(self, batch: Batch, sampled: Sampled) -> None:
         """The step's tokens and scores arrive; every line that got one goes on."""

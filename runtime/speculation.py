@@ -34,8 +34,6 @@ class Speculation:
     def __init__(self, tokenizer: Tokenizer, *, mode: str) -> None:
         self.mode = mode
         self.costs = StepCosts()
-        self.num_drafted = 0
-        self.num_verified = 0
         self._habits = Habits(tokenizer)
         self._by_width = [Rate(chance, 4.0) for chance in BY_WIDTH]
 
@@ -100,10 +98,6 @@ class Speculation:
             if best is None or chance > best.chance:
                 best = Guess(token, chance, told)
         return best
-
-    def count(self, num_drafted: int, num_verified: int) -> None:
-        self.num_drafted += num_drafted
-        self.num_verified += num_verified
 
     def learn(self, line: Line, index: int, token: int) -> None:
         """The line is about to accept what was drawn behind `index` tokens of its draft."""

@@ -59,6 +59,26 @@ class Hope(Usage):
         return -num_known, 0
 
 
+LOOP = 11
+"""Tokens that a parrot says over and over."""
+
+
+def parrot_logits(tokens: list[int], vocab_size: int) -> NDArray[np.float64]:
+    """A fake model that mostly goes on as it went on before, so that guesses come true: behind each
+    token one of a few others is likely, behind some of them by less than chance. [vocab_size]
+    """
+    prefix = 0
+    for token in tokens:
+        prefix = extend_hash(prefix, token)
+    return _parroted(prefix, tokens[-1], vocab_size)
+
+
+def _parroted(prefix: int, last: int, vocab_size: int) -> NDArray[np.float64]:
+    logits = hash_logits(prefix, vocab_size)
+    logits[vocab_size // 2 + last * 7 % LOOP] += 0.5 * _SPREAD + (prefix % 4 > 0) * 2 * _SPREAD
+    return logits
+
+
 class HashExecutor:
     """An `Executor` of `num_slots` slots. `log` keeps the number of tokens of every step. One of
     more than `memory` tokens does not fit, which it says when it has done half of its work.
@@ -91,6 +111,10 @@ class HashExecutor:
             raise MemoryError(f"{batch.num_tokens} tokens")
         return hashes
 
+    def logits(self, prefix: int) -> NDArray[np.float64]:
+        """Of the token after a prefix with this hash. [vocab_size]"""
+        return hash_logits(prefix, self.vocab_size)
+
     def _read(self, pages: list[int], position: int, page_size: int) -> int:
         found = self.slots[pages[position // page_size] * page_size + position % page_size]
         assert found != UNWRITTEN, "only computed slots are read"
@@ -99,7 +123,7 @@ class HashExecutor:
     def sample(self, hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
         tokens, logprobs, tops = [], [], []
         for index, row in enumerate(request.rows):
-            logits = hash_logits(hidden[batch.sample_at[index]], self.vocab_size)
+            logits = self.logits(hidden[batch.sample_at[index]])
             known = log_softmax(logits)
             if request.bitmask is not None:
                 bits = np.unpackbits(request.bitmask[index].view(np.uint8), bitorder="little")
@@ -110,10 +134,26 @@ class HashExecutor:
         scores, score_tops = [], []
         nums = request.score_tops or [0] * len(batch.score_at)
         for at, target, num in zip(batch.score_at, batch.score_targets, nums, strict=True):
-            known = log_softmax(hash_logits(hidden[at], self.vocab_size))
+            known = log_softmax(self.logits(hidden[at]))
             scores.append(float(known[target]))
             score_tops.append(likeliest(known, num))
         return Sampled(tokens, logprobs, scores, tops, score_tops)
+
+
+class ParrotExecutor(HashExecutor):
+    """The same around `parrot_logits`."""
+
+    def __init__(self, *, vocab_size: int, num_slots: int) -> None:
+        super().__init__(vocab_size=vocab_size, num_slots=num_slots)
+        self._last: dict[int, int] = {}  # token of each prefix, by its hash
+
+    def forward(self, batch: Batch) -> list[int]:
+        hashes = super().forward(batch)
+        self._last.update(zip(hashes, batch.token_ids.tolist(), strict=True))
+        return hashes
+
+    def logits(self, prefix: int) -> NDArray[np.float64]:
+        return _parroted(prefix, self._last[prefix], self.vocab_size)
 
 
 def likeliest(logprobs: NDArray[np.float64], num: int) -> Top:

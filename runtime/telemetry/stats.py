@@ -18,6 +18,8 @@ class StepStats:
     sample_s: float = 0.0  # LM head, draw, scores
     programs_s: float = 0.0  # tokens to text, stops, graphs, new runs
     computed_tokens: int = 0
+    drafted_tokens: int = 0  # guesses among them
+    verified_tokens: int = 0  # those of the guesses that came true
     max_running: int = 0
 
     @property

@@ -24,16 +24,22 @@ def tokenizer(tiny_llama_path: Path) -> Tokenizer:
 
 
 class HashService(Service):
-    """The real service and engine around the fake executor. `hopes`: sequences are let in without
-    regard to what they will need, so that many are preempted.
+    """The real service and engine around a fake executor; it guesses wherever there is a guess.
+    `hopes`: sequences are let in without regard to what they will need, so that many are preempted.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, *, num_pages: int, hopes: bool = False, **options: Any
+        self,
+        tokenizer: Tokenizer,
+        *,
+        num_pages: int,
+        hopes: bool = False,
+        model: type[HashExecutor] = HashExecutor,
+        **options: Any,
     ) -> None:
-        config = RuntimeConfig(**options)
+        config = RuntimeConfig(**{"speculation": "on", **options})
         self.tokenizer = tokenizer
-        self.executor = HashExecutor(vocab_size=VOCAB_SIZE, num_slots=num_pages * config.page_size)
+        self.executor = model(vocab_size=VOCAB_SIZE, num_slots=num_pages * config.page_size)
         self.grammars = grammars = GrammarStore(tokenizer.vocabulary)
         self.engine = assemble(
             config,

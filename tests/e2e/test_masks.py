@@ -72,7 +72,7 @@ def test_a_batch_s_masks_are_those_of_its_rows_bit_for_bit(
     for state in write.run_batch(rows, backend=service, seed=5):
         assert state.error() is None
     assert max(masked) >= 16
-    assert (service.engine.programs.speculation.num_drafted > 0) == (speculation == "on")
+    assert (service.step_stats.drafted_tokens > 0) == (speculation == "on")
     service.check_idle()
 
 
