@@ -75,7 +75,7 @@ class Arrivals:
             for ahead, frontier in enumerate(line.frontiers(len(grant.draft))):
                 rows.append(line.sample_row(frontier, ahead))
                 places.append(_Place(line, frontier))
-        score_tops = [g.sequence.num_top for g in batch.grants for _ in g.scored]
+        score_tops = [g.sequence.num_top for g in batch.grants for _ in g.scored_at]
         return SampleRequest(rows, self._bitmask(places), score_tops if any(score_tops) else ())
 
     def _bitmask(self, places: List[_Place]) -> NDArray[np.int32] | None:
@@ -169,15 +169,16 @@ class Arrivals:
                 yield line
 
     def _take_scores(self, batch: Batch, sampled: Sampled) -> Iterator[Line]:
-        tops = sampled.score_tops or [()] * len(sampled.scores)
-        offset = 0
+        tops = sampled.score_tops or [()] * len(batch.score_at)
+        begin = 0
         for grant in batch.grants:
-            if num_scores := len(grant.scored):
-                here = slice(offset, offset + num_scores)
-                offset += num_scores
+            if num_places := len(grant.scored_at):
+                end = begin + num_places
+                here = slice(batch.score_indptr[begin], batch.score_indptr[end])
                 line = self._roster.owner(grant.sequence)
-                if self._accept_scores(line, grant, sampled.scores[here], tops[here]):
+                if self._accept_scores(line, grant, sampled.scores[here], tops[begin:end]):
                     yield line
+                begin = end
 
     # Tokens.
 
@@ -238,13 +239,12 @@ class Arrivals:
         self, line: Line, grant: Grant, scores: List[float], tops: List[Top]
     ) -> bool:
         """True when all is scored, a choice is made of it, and the line can go on."""
-        sequence, first = grant.sequence, grant.scored.start
+        sequence, place = grant.sequence, grant.scored_at.start
         if isinstance(line.activity, PromptLogprobs):
-            line.activity.accept(first, scores, tops)
+            line.activity.accept(place + 1, scores, tops)
             return self._end_prompt(line, line.activity)
         scoring = line.scoring
-        scoring.accept(sequence, first, scores)
-        if scoring.is_scored(sequence):
+        if scoring.accept(sequence, place, scores):
             self._roster.release(sequence)
         if scoring.done:
             self._roster.guard(line, partial(self._choose, line, scoring))

@@ -56,7 +56,7 @@ class Roster:
         for sequence in new:
             self._owners[sequence.id] = line
             sequence.group, sequence.priority = line.run.id, line.run.priority
-            sequence.work = work + len(sequence.tokens)
+            sequence.work = work + sequence.num_known
             self.scheduler.add(sequence)
 
     def draw(self, line: Line) -> None:

@@ -179,7 +179,11 @@ def parrot(tokenizer: Tokenizer) -> Iterator[HashService]:
 
 
 def test_guesses_that_come_true_save_steps(parrot: HashService) -> None:
-    row = {"kind": {"ignore_eos": True, "max_tokens": 40}, "stem": STEM, "heat": 0.0}
+    row: dict[str, Any] = {
+        "kind": {"ignore_eos": True, "max_tokens": 40},
+        "stem": STEM,
+        "heat": 0.0,
+    }
     write.run(**row, backend=parrot)
     stats = parrot.step_stats
     assert stats.verified_tokens >= 12
@@ -222,7 +226,7 @@ def test_a_token_that_is_forced_is_written_without_a_step(make_service: MakeServ
 
 
 def test_equals_of_a_row_that_guesses_get_its_tokens(tokenizer: Tokenizer) -> None:
-    batch = [{"kind": KINDS[8], "stem": STEM, "heat": 0.0}] * 5
+    batch: list[dict[str, Any]] = [{"kind": KINDS[8], "stem": STEM, "heat": 0.0}] * 5
     with HashService(tokenizer, num_pages=200, model=ParrotExecutor) as service:
         found = [told(state) for state in write.run_batch(batch, backend=service, seed=1)]
         assert service.step_stats.max_running == 1
@@ -236,7 +240,7 @@ def test_a_mask_that_cannot_be_made_behind_a_guess_ends_the_draft(
     parrot: HashService, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """Whatever a draft costs its row: it never fails for it."""
-    row = {"kind": KINDS[8], "stem": STEM, "heat": 0.0}
+    row: dict[str, Any] = {"kind": KINDS[8], "stem": STEM, "heat": 0.0}
     with monkeypatch.context() as patched:
         expected = told(write.run(**row, backend=parrot, seed=1))
         parrot.flush_cache()
@@ -266,7 +270,7 @@ def parrot_matcher(service: HashService) -> Matcher | None:
 def test_a_row_without_a_token_behind_its_draft_fails_where_it_gets_there(
     parrot: HashService,
 ) -> None:
-    row = {"kind": {"ignore_eos": True}, "stem": STEM, "heat": 0.0}
+    row: dict[str, Any] = {"kind": {"ignore_eos": True}, "stem": STEM, "heat": 0.0}
     sample, drawn = parrot.executor.sample, [0]
 
     def failing(hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
@@ -296,13 +300,17 @@ SAMPLED: tuple[dict[str, Any], ...] = (
 
 @sgl.function
 def sampled(s: ProgramState, said: dict[str, Any], schema: bool) -> None:
-    asked = {"json_schema": RECORD, "max_tokens": 90} if schema else {"max_tokens": 40}
+    asked: dict[str, Any] = (
+        {"json_schema": RECORD, "max_tokens": 90} if schema else {"max_tokens": 40}
+    )
     s += STEM * 2 + sgl.gen("x", **asked, **said)
 
 
 def test_a_real_model_draws_the_same_tokens_with_and_without(tiny_llama_path: Path) -> None:
     """Greedy and sampled, with penalties on what was drafted, too; seeds decide, not steps."""
-    batch = [{"said": said, "schema": schema} for said in SAMPLED for schema in (False, True)] * 2
+    batch: list[dict[str, Any]] = [
+        {"said": said, "schema": schema} for said in SAMPLED for schema in (False, True)
+    ] * 2
     found = []
     for speculation in ("off", "on", "auto"):
         with Runtime(
