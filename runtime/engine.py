@@ -49,7 +49,9 @@ class Engine:
                 raise
             return True
         drawn = perf_counter()
-        self.programs.speculation.costs.saw(batch.num_tokens, drawn - scheduled)
+        self.programs.speculation.costs.saw(
+            batch.num_tokens, drawn - scheduled, num_drawn=len(batch.sample_at)
+        )
         stats.verified_tokens += self.programs.verify(batch, sampled)
         stats.drafted_tokens += sum(len(grant.draft) for grant in grants)
         self.scheduler.commit(grants)

@@ -20,6 +20,11 @@ that the default model was tried on have 8 to 20 in float32.
 EXACT, PER_OCTAVE = 16, 8
 """Steps of up to so many tokens are kept apart; larger ones by so many sizes for each doubling."""
 
+DRAWN = 1.5
+"""What a token costs that is drawn behind, in tokens of a prompt: it needs a row of the LM head, a
+quarter of the default model, and reads its keys by itself.
+"""
+
 RISE = 0.1
 """How fast an estimate follows slower steps. Faster ones are believed at once: whoever else uses
 the machine makes steps slower, never faster.
@@ -73,8 +78,11 @@ class StepCosts:
         self._points: dict[int, _Point] = {}
         self._num_steps = 0
 
-    def saw(self, num_tokens: int, seconds: float) -> None:
+    def saw(self, num_tokens: int, seconds: float, *, num_drawn: int) -> None:
+        """A step of so many tokens, behind `num_drawn` of which something was drawn."""
         self._num_steps += 1
+        if 2 * num_drawn < num_tokens:
+            seconds *= DRAWN
         point = self._points.setdefault(
             _bucket(num_tokens), _Point(float(num_tokens), seconds, self._num_steps)
         )
@@ -98,17 +106,25 @@ class StepCosts:
         return y * num_tokens / x
 
     def _curve(self) -> list[tuple[float, float]]:
-        """What was measured lately; no step is faster than a smaller one."""
-        oldest, slowest, found = self._num_steps - MAX_AGE, 0.0, list[tuple[float, float]]()
-        for bucket in sorted(self._points):
-            point = self._points[bucket]
+        """The lower convex hull of what was measured lately. A step costs what it reads or what it
+        computes, whichever is more, which is convex: what lies above was slowed down from outside.
+        """
+        oldest = self._num_steps - MAX_AGE
+        for bucket, point in list(self._points.items()):
             if point.seen < oldest and len(self._points) > 2:
                 del self._points[bucket]
+        fastest, found = math.inf, list[tuple[float, float]]()
+        for point in sorted(self._points.values(), key=lambda each: -each.num_tokens):
+            fastest = min(fastest, point.seconds)  # no step is slower than a larger one
+            found.append((point.num_tokens, fastest))
+        hull: list[tuple[float, float]] = []
+        for here in reversed(found):
+            if hull and hull[-1][0] >= here[0]:
                 continue
-            slowest = max(slowest, point.seconds)
-            if not found or point.num_tokens > found[-1][0]:
-                found.append((point.num_tokens, slowest))
-        return found
+            while len(hull) > 1 and _slope(hull[-2], hull[-1]) >= _slope(hull[-1], here):
+                hull.pop()
+            hull.append(here)
+        return hull
 
     def price(self, num_tokens: int, num_rows: int) -> float:
         """What a token adds to a step of `num_tokens`, as a share of what one costs that is decoded
@@ -117,6 +133,10 @@ class StepCosts:
         more = max(4, num_rows)  # about as many as would come together
         added = (self.seconds(num_tokens + more) - self.seconds(num_tokens)) / more
         return added * num_rows / max(self.seconds(num_rows), 1e-9)
+
+
+def _slope(left: tuple[float, float], right: tuple[float, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])
 
 
 def _bucket(num_tokens: int) -> int:
