@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 
 from runtime.cache.prefix import PrefixCache
@@ -28,8 +29,9 @@ def assemble(
     executor: Executor,
     num_pages: int,
     context_len: int,
+    clock: Callable[[], float] = perf_counter,
 ) -> Engine:
-    """`context_len` in tokens; `num_pages` is what the executor has."""
+    """`context_len` in tokens; `num_pages` is what the executor has; `clock` gives seconds."""
     cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
     sizes = config.sizes(num_pages * config.page_size)
     scheduler = Scheduler(
@@ -43,7 +45,7 @@ def assemble(
         tokenizer,
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
-        clock=perf_counter,
+        clock=clock,
         speculation=Speculation(tokenizer, mode=config.speculation),
         share_outputs=config.share_outputs,
         max_waiting=config.max_waiting,

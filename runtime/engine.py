@@ -38,6 +38,8 @@ class Engine:
         drafted = perf_counter()
         batch = build_batch(grants, self.scheduler.cache.page_size)
         built = perf_counter()
+        self._executor.copy(self.scheduler.take_copies())
+        copied = perf_counter()
         try:
             hidden = self._executor.forward(batch)
             computed = perf_counter()
@@ -61,7 +63,8 @@ class Engine:
         stats.max_running = max(stats.max_running, self.scheduler.num_running)
         stats.schedule_s += scheduled - began + built - drafted
         stats.draft_s += drafted - scheduled
-        stats.forward_s += computed - built
+        stats.copy_s += copied - built
+        stats.forward_s += computed - copied
         stats.mask_s += masked - computed
         stats.sample_s += drawn - masked
         stats.programs_s += perf_counter() - drawn

@@ -12,6 +12,7 @@ from typing import Any
 from runtime.assembly import assemble
 from runtime.attention.torch import TorchAttention
 from runtime.cache.kv import KVPool, bytes_per_token
+from runtime.cache.store import PageStore
 from runtime.config import config_from, default_kv_bytes, num_pages, unallocatable
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
@@ -57,7 +58,11 @@ class Runtime(Service):
             config,
             tokenizer=tokenizer,
             grammars=grammars,
-            executor=ModelRunner(network, TorchAttention(pool, num_heads=shape.num_heads)),
+            executor=ModelRunner(
+                network,
+                TorchAttention(pool, num_heads=shape.num_heads),
+                PageStore(pool, page_size=config.page_size),
+            ),
             num_pages=self.num_pages,
             context_len=_context_len(config.context_len, shape.context_len),
         )

@@ -25,10 +25,11 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from runtime.errors import UnsupportedModelError
 from runtime.model.base import Model
 from runtime.model.chat_template import chat_template_of
 from runtime.model.decoder import FAMILIES, LeanModel, is_lean
-from runtime.model.general import ATTENTION, GeneralModel
+from runtime.model.general import GeneralModel
 from runtime.model.linear import has_int8
 from runtime.models.errors import BrokenModelError
 from runtime.threads import num_threads
@@ -57,6 +58,12 @@ def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> M
     that cannot be had.
     """
     config = _load_config(folder)
+    if config.is_encoder_decoder:
+        raise UnsupportedModelError(
+            f"The model in the folder {str(folder)!r} has the model_type {config.model_type!r}, an "
+            "encoder with a decoder, which the engine does not run; choose a model of another"
+            " family"
+        )
     lean = decoder == "auto" and is_lean(config)
     if dtype == "int8" and not (lean and has_int8()):
         raise UsageError(
@@ -71,7 +78,7 @@ def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> M
             folder,
             config=config,
             dtype=torch.float32 if lean else chosen,
-            attn_implementation=ATTENTION,
+            attn_implementation="eager",  # until it has been probed
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # they are in the report, by name
         )
