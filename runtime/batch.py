@@ -92,6 +92,9 @@ class Batch:
     def num_rows(self) -> int:
         return len(self.grants)
 
+    def pages(self, row: int) -> Int32:
+        return self.kv_indices[self.kv_indptr[row] : self.kv_indptr[row + 1]]
+
     def draws(self) -> Iterator[tuple[Grant, slice]]:
         """The grants that draw, and which of the drawn tokens are theirs."""
         end = 0

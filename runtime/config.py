@@ -19,7 +19,7 @@ from sgdsl.errors import UsageError
 GIB = 1 << 30
 
 OPTIONAL = (
-    *("max_running", "token_budget", "kv_bytes", "max_in_flight", "context_len"),
+    *("max_running", "token_budget", "kv_bytes", "host_kv_bytes", "max_in_flight", "context_len"),
     *("max_waiting", "max_waiting_tokens"),
 )
 """Counts that may be None."""
@@ -52,23 +52,25 @@ DTYPES = ("auto", "float32", "bfloat16", "int8")
 class RuntimeConfig:
     """page_size: tokens a KV page holds. max_running: sequences in a step, at most. token_budget:
     tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
-    pool. prefix_cache: share computed prefixes. max_in_flight: runs that it pays to submit at once.
-    What is None of these follows from the rules: `default_kv_bytes`, `sizes`. context_len: tokens
-    of a prompt and its output together; None: what the model was made for. chat_template: one to
-    use instead of the model's own, or the name of one. share_outputs: greedy generations that are
-    equal are computed once, and remembered until `flush_cache`. policy: in which order waiting
-    sequences are admitted, one of `POLICIES`. max_waiting, max_waiting_tokens: sequences that wait,
-    and their tokens; a run that is submitted when there are so many already is refused. None: there
-    is no limit. dtype: of the weights; "auto" is float32. decoder: "auto" for the lean decoder
-    where it knows the family, "general" for transformers' own code. speculation: whether tokens are
-    guessed and tried along with those that are known: "auto" where that pays, "on" wherever there
-    is a guess, "off" never.
+    pool. host_kv_bytes: host memory for pages that had to leave the pool; None: none, since a CPU's
+    pool is host memory already. prefix_cache: share computed prefixes. max_in_flight: runs that it
+    pays to submit at once. What is None of these follows from the rules: `default_kv_bytes`,
+    `sizes`. context_len: tokens of a prompt and its output together; None: what the model was made
+    for. chat_template: one to use instead of the model's own, or the name of one. share_outputs:
+    greedy generations that are equal are computed once, and remembered until `flush_cache`. policy:
+    in which order waiting sequences are admitted, one of `POLICIES`. max_waiting,
+    max_waiting_tokens: sequences that wait, and their tokens; a run that is submitted when there
+    are so many already is refused. None: there is no limit. dtype: of the weights; "auto" is
+    float32. decoder: "auto" for the lean decoder where it knows the family, "general" for
+    transformers' own code. speculation: whether tokens are guessed and tried along with those that
+    are known: "auto" where that pays, "on" wherever there is a guess, "off" never.
     """
 
     page_size: int = 16
     max_running: int | None = None
     token_budget: int | None = None
     kv_bytes: int | None = None
+    host_kv_bytes: int | None = None
     prefix_cache: bool = True
     max_in_flight: int | None = None
     context_len: int | None = None
@@ -165,22 +167,23 @@ def available_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def num_pages(kv_bytes: int, *, bytes_per_token: int, page_size: int) -> int:
+def num_pages(
+    kv_bytes: int, *, bytes_per_token: int, page_size: int, name: str = "kv_bytes"
+) -> int:
     """Whole pages that fit into `kv_bytes`: at least one, or UsageError."""
     page_bytes = bytes_per_token * page_size
     if kv_bytes < page_bytes:
         raise UsageError(
-            f"kv_bytes={kv_bytes} is less than one page: page_size={page_size} tokens of "
+            f"{name}={kv_bytes} is less than one page: page_size={page_size} tokens of "
             f"{bytes_per_token:,} bytes take {page_bytes:,} bytes; give at least that many, or a "
             "smaller page_size"
         )
     return kv_bytes // page_bytes
 
 
-def unallocatable(kv_bytes: int) -> UsageError:
-    """What to say when the system does not give a pool of `kv_bytes`."""
+def unallocatable(kv_bytes: int, *, name: str = "kv_bytes") -> UsageError:
+    """What to say when the system does not give so much memory for KV."""
     return UsageError(
-        f"kv_bytes={kv_bytes} is more memory than can be had for the KV pool: "
-        f"{available_bytes():,} bytes are free now; give a smaller kv_bytes, or None for the "
-        "default"
+        f"{name}={kv_bytes} is more memory than can be had for KV: {available_bytes():,} bytes are "
+        f"free now; give a smaller {name}, or None for the default"
     )

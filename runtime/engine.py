@@ -38,7 +38,8 @@ class Engine:
         drafted = perf_counter()
         batch = build_batch(grants, self.scheduler.cache.page_size)
         built = perf_counter()
-        self._executor.copy(self.scheduler.take_copies())
+        copies = self.scheduler.take_copies()
+        self._executor.copy(copies)
         copied = perf_counter()
         try:
             hidden = self._executor.forward(batch)
@@ -56,6 +57,7 @@ class Engine:
         )
         stats.verified_tokens += self.programs.verify(batch, sampled)
         stats.drafted_tokens += sum(len(grant.draft) for grant in grants)
+        self.scheduler.took(grants, copies, copy_s=copied - built, compute_s=computed - copied)
         self.scheduler.commit(grants)
         self.programs.commit(batch, sampled)
         stats.num_steps += 1

@@ -50,6 +50,15 @@ class Runtime(Service):
         wanted = config.kv_bytes or default_kv_bytes()
         self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
         pool = self._allocate(network, wanted)
+        self.num_host_pages = 0
+        if config.host_kv_bytes is not None:
+            self.num_host_pages = num_pages(
+                config.host_kv_bytes,
+                bytes_per_token=token_bytes,
+                page_size=config.page_size,
+                name="host_kv_bytes",
+            )
+        pages = self._page_store(pool)
         self.kv_bytes = self.num_pages * config.page_size * token_bytes
         self._missed_bytes = wanted if self.kv_bytes <= wanted // 2 else None
         self.sizes = config.sizes(self.num_pages * config.page_size)
@@ -61,9 +70,10 @@ class Runtime(Service):
             executor=ModelRunner(
                 network,
                 TorchAttention(pool, num_heads=shape.num_heads),
-                PageStore(pool, page_size=config.page_size),
+                pages,
             ),
             num_pages=self.num_pages,
+            num_host_pages=self.num_host_pages,
             context_len=_context_len(config.context_len, shape.context_len),
         )
         super().__init__(
@@ -92,15 +102,26 @@ class Runtime(Service):
                     raise unallocatable(wanted) from error
                 self.num_pages //= 2
 
+    def _page_store(self, pool: KVPool) -> PageStore:
+        try:
+            return PageStore(
+                pool, page_size=self.config.page_size, num_host_pages=self.num_host_pages
+            )
+        except (RuntimeError, TypeError, MemoryError) as error:
+            wanted = self.config.host_kv_bytes
+            assert wanted is not None, "a page store takes memory for what was asked for"
+            raise unallocatable(wanted, name="host_kv_bytes") from error
+
     @property
     def summary(self) -> str:
         """What was sized, and to what."""
         config, tokens = self.config, self.num_pages * self.config.page_size
         missed = self._missed_bytes
         missing = "" if missed is None else f" ({missed / 2**20:,.0f} MiB could not be had)"
+        host = f", {self.num_host_pages:,} more on the host" if self.num_host_pages else ""
         return (
             f"{self.folder.name}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = {tokens:,} "
-            f"tokens in {self.num_pages:,} pages of {config.page_size}; up to "
+            f"tokens in {self.num_pages:,} pages of {config.page_size}{host}; up to "
             f"{self.sizes.max_running} rows and {self.sizes.token_budget} tokens a step, "
             f"{config.policy}; prefix cache {'on' if config.prefix_cache else 'off'}"
         )

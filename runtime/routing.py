@@ -18,8 +18,8 @@ MAX_BLOCKS = 1 << 17
 """Blocks that are remembered for each engine; those that were used least recently go first."""
 
 PATIENCE = 8
-"""So many units of waiting are taken for one that need not be computed again. Simulated fleets of 16
-replicas (few-shot, extraction, agents) got faster up to 8, and no more beyond it.
+"""So many units of waiting are taken for one that need not be computed again. Simulated fleets of
+16 replicas (few-shot, extraction, agents) got faster up to 8, and no more beyond it.
 """
 
 Units = str | Sequence[int]

@@ -54,16 +54,24 @@ kinds = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(
     shared_pages=st.integers(0, 3),
-    rows=st.lists(st.tuples(st.integers(0, 13), st.integers(1, 6)), min_size=1, max_size=40),
+    rows=st.lists(
+        st.tuples(st.lists(st.integers(0, 1), max_size=3), st.integers(0, 13), st.integers(1, 6)),
+        min_size=1,
+        max_size=40,
+    ),
     kind=kinds,
     has_sinks=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_every_row_attends_to_its_own_prefix(
-    shared_pages: int, rows: list[tuple[int, int]], kind: AttentionKind, has_sinks: bool, seed: int
+    shared_pages: int,
+    rows: list[tuple[list[int], int, int]],
+    kind: AttentionKind,
+    has_sinks: bool,
+    seed: int,
 ) -> None:
-    """rows: (computed tokens behind the shared pages, new tokens). Pages that lie outside of all
-    windows hold no numbers.
+    """rows: behind the pages that all share, the path through a tree of further ones; computed
+    tokens behind that; new ones. Pages that lie outside of all windows hold no numbers.
     """
     torch.manual_seed(seed)
     pool = KVPool(num_layers=1, num_kv_heads=KV_HEADS, head_dim=HEAD_DIM, num_slots=PAGE * 512)
@@ -71,12 +79,17 @@ def test_every_row_attends_to_its_own_prefix(
     pool.values.normal_()
     pages = iter(np.random.default_rng(seed).permutation(512).tolist())
     shared = [next(pages) for _ in range(shared_pages)]
+    tree: dict[tuple[int, ...], int] = {}
     grants = []
-    for own, new in rows:
-        computed = shared_pages * PAGE + own
+    for path, own, new in rows:
+        computed = (shared_pages + len(path)) * PAGE + own
         sequence = Sequence(range(computed + new))
-        own_pages = -(-(own + new) // PAGE)
-        sequence.pages = shared + [next(pages) for _ in range(own_pages)]
+        sequence.pages = list(shared)
+        for end in range(1, len(path) + 1):
+            if tuple(path[:end]) not in tree:
+                tree[tuple(path[:end])] = next(pages)
+            sequence.pages.append(tree[tuple(path[:end])])
+        sequence.pages += [next(pages) for _ in range(-(-(own + new) // PAGE))]
         sequence.computed = computed
         grants.append(Grant(sequence, computed, new))
     batch = build_batch(grants, PAGE)
