@@ -18,6 +18,7 @@ from runtime.grammar_store import GrammarStore, Prepared
 from runtime.line import Line
 from runtime.prompt_logprobs import PromptLogprobs
 from runtime.roster import Roster
+from runtime.sampling.request import Draw
 from runtime.scoring import Scoring
 from runtime.sharing import key_of
 from runtime.tokenizer import Tokenizer
@@ -133,12 +134,14 @@ class Activities:
         written = self._roster.shared.join(key, line)
         if written is None:
             line.sequence.cached = line.sequence.valid
-            self._roster.draw(line)
+            if not list(self._arrivals.take_forced(line)):
+                self._roster.draw(line)
             return
         line.sequence.cached = len(line.sequence.tokens)
-        for token, logprob in written:
-            if self._arrivals.accept_token(line, token, logprob, ()):
-                break
+        for token, is_forced in written:
+            if self._arrivals.accept_token(line, Draw(token, is_forced=is_forced)):
+                return
+        self._roster.leave(line)  # it waits for what another one draws
 
     def _ahead(self, line: Line) -> Ahead:
         """What the line may write before it parks."""

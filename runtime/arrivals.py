@@ -8,19 +8,24 @@ no machine: it says which lines can go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence as List
+from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars import fill_bitmasks
+from grammars import CompileBudgetError, fill_bitmasks
 from runtime.batch import Batch, Grant
+from runtime.frontier import Frontier
+from runtime.generation import Generation
 from runtime.line import Line
 from runtime.prompt_logprobs import PromptLogprobs
 from runtime.roster import Roster
-from runtime.sampling.request import NO_TOKEN, Sampled, SampleRequest, Top
+from runtime.sampling.request import NO_TOKEN, Draw, Sampled, SampleRequest, SampleRow, Top
 from runtime.scoring import Scoring
 from runtime.sharing import Drawn
+from runtime.speculation import Speculation
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import BackendError
 from sgdsl.machine import Completion, Piece
@@ -30,58 +35,138 @@ NOTHING_TO_DRAW = (
 )
 
 
+class _Place(NamedTuple):
+    """A row that draws: for whom, and where that stands. None: where a token is only looked at."""
+
+    line: Line
+    frontier: Frontier | None
+
+
 class Arrivals:
     """`clock` gives seconds, for the latencies in `meta_info` only."""
 
-    def __init__(self, roster: Roster, tokenizer: Tokenizer, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        tokenizer: Tokenizer,
+        speculation: Speculation,
+        clock: Callable[[], float],
+    ) -> None:
         self.num_completion_tokens = 0
+        self.speculation = speculation
         self._roster = roster
         self._tokenizer = tokenizer
         self._clock = clock
 
+    def draft(self, grants: List[Grant]) -> dict[int, tuple[int, ...]]:
+        """What is to be tried behind the tokens of those grants that draw, by sequence id."""
+        lines = [self._roster.owner(grant.sequence) for grant in grants if grant.samples]
+        return self.speculation.propose(lines, num_tokens=sum(each.num_tokens for each in grants))
+
     def request(self, batch: Batch) -> SampleRequest:
         """What the rows that draw a token ask for."""
-        lines = [self._roster.owner(grant.sequence) for grant in batch.sampled]
-        rows = [line.sample_row() for line in lines]
+        rows, places = list[SampleRow](), list[_Place]()
+        for grant in batch.sampled:
+            line = self._roster.owner(grant.sequence)
+            if line.writes is None:
+                rows.append(line.peek_row())
+                places.append(_Place(line, None))
+                continue
+            for ahead, frontier in enumerate(line.frontiers(len(grant.draft))):
+                rows.append(line.sample_row(frontier, ahead))
+                places.append(_Place(line, frontier))
         score_tops = [g.sequence.num_top for g in batch.grants for _ in g.scored_at]
-        return SampleRequest(rows, self._bitmask(lines), score_tops if any(score_tops) else ())
+        return SampleRequest(rows, self._bitmask(places), score_tops if any(score_tops) else ())
 
-    def _bitmask(self, lines: list[Line]) -> NDArray[np.int32] | None:
-        """A row for each line, all masks of constraints in one gather; None when all is allowed."""
-        written = [line.writes for line in lines]
-        masked = [each if each is not None and each.is_masked else None for each in written]
+    def _bitmask(self, places: List[_Place]) -> NDArray[np.int32] | None:
+        """A row for each place, all masks of constraints in one gather; None when all is allowed.
+        Where a mask cannot be made the line fails; behind a guess, the draft ends in front of it.
+        """
+        masked = [
+            place.frontier if place.frontier is not None and place.frontier.is_masked else None
+            for place in places
+        ]
         if all(each is None for each in masked):
             return None
-        bitmask = np.empty((len(lines), self._tokenizer.vocabulary.num_words), dtype=np.int32)
+        bitmask = np.empty((len(places), self._tokenizer.vocabulary.num_words), dtype=np.int32)
 
         def fail(index: int, cause: Exception) -> None:
-            self._roster.fail(lines[index], cause)
+            line, frontier = places[index]
+            assert frontier is not None, "only what is masked has a matcher"
+            frontier.is_void = True
+            if frontier is line.generation.frontier:
+                self._roster.fail(line, cause)
 
         matchers = [None if each is None else each.matcher for each in masked]
         fill_bitmasks(matchers, bitmask, on_error=fail)
-        for line, each, row in zip(lines, masked, bitmask, strict=True):
-            if each is not None and line.run.outcome is None and not line.failed:
-                self._roster.guard(line, partial(each.narrow, row))
+        for (line, _), frontier, row in zip(places, masked, bitmask, strict=True):
+            if frontier is None or frontier.is_void:
+                continue
+            if line.run.outcome is None and not line.failed:
+                self._roster.guard(line, partial(frontier.narrow, row))
         return bitmask
+
+    def verify(self, batch: Batch, sampled: Sampled) -> int:
+        """Drafts were drawn behind: what was guessed right is known now. Returns how much was."""
+        total = 0
+        for grant, here in batch.draws():
+            if grant.draft:
+                draft = self._roster.owner(grant.sequence).draft
+                num_verified = draft.num_verified(sampled.tokens[here][: len(grant.draft)])
+                grant.sequence.append(grant.draft[:num_verified])
+                total += num_verified
+        return total
 
     def take(self, batch: Batch, sampled: Sampled) -> list[Line]:
         """The step's tokens and scores arrive; returns the lines that can go on."""
         return [*self._take_tokens(batch, sampled), *self._take_scores(batch, sampled)]
 
     def _take_tokens(self, batch: Batch, sampled: Sampled) -> Iterator[Line]:
-        tops = sampled.tops or [()] * len(batch.sampled)
-        for grant, token, logprob, top in zip(
-            batch.sampled, sampled.tokens, sampled.logprobs, tops, strict=True
-        ):
-            leader = self._roster.owner(grant.sequence)
-            followers: List[Line] = []
-            if leader.run.outcome is None and not leader.failed:
-                shared = self._roster.shared
-                followers = shared.followers(leader)
-                shared.wrote(leader, Drawn(token, logprob))  # they have it, whoever fails
-            for line in (*followers, leader):
-                if self.accept_token(line, token, logprob, top):
+        for grant, here in batch.draws():
+            line = self._roster.owner(grant.sequence)
+            if line.writes is None:
+                if self._peek(line, sampled.tops[here.start] if sampled.tops else ()):
                     yield line
+            else:
+                yield from self._take_drawn(line, grant, sampled.drawn(here))
+
+    def _take_drawn(self, leader: Line, grant: Grant, drawn: List[Draw]) -> Iterator[Line]:
+        """What was drawn in front of a draft, and behind what of it was right."""
+        generation = leader.generation
+        num_verified = len(leader.sequence.tokens) - grant.end + len(grant.draft)
+        for index, draw in enumerate(drawn[: num_verified + 1]):
+            if draw.token != NO_TOKEN:
+                self.speculation.learn(leader, index, draw.token)
+            known = draw._replace(is_forced=_is_forced(generation))
+            yield from self._share(leader, known, is_known=index < num_verified)
+            if leader.activity is not generation or leader.failed:
+                return
+        yield from self.take_forced(leader)
+
+    def take_forced(self, leader: Line) -> Iterator[Line]:
+        """Write what the constraint leaves no choice about: that needs no draw."""
+        generation = leader.generation
+        while leader.writes_unasked:
+            if not self._roster.guard(leader, lambda: generation.forced_token):
+                yield leader
+                return
+            token = generation.forced_token
+            if token is None:
+                return
+            yield from self._share(leader, Draw(token, is_forced=True))
+            if leader.activity is not generation or leader.failed:
+                return
+
+    def _share(self, leader: Line, draw: Draw, *, is_known: bool = False) -> Iterator[Line]:
+        """A token for the line that is computed, and for those that write the same."""
+        followers: List[Line] = []
+        if leader.run.outcome is None and not leader.failed:
+            shared = self._roster.shared
+            followers = shared.followers(leader)
+            shared.wrote(leader, Drawn(draw.token, draw.is_forced))  # they have it, whoever fails
+        for line in (*followers, leader):
+            if self.accept_token(line, draw, is_known=is_known and line is leader):
+                yield line
 
     def _take_scores(self, batch: Batch, sampled: Sampled) -> Iterator[Line]:
         tops = sampled.score_tops or [()] * len(batch.score_at)
@@ -97,12 +182,11 @@ class Arrivals:
 
     # Tokens.
 
-    def accept_token(self, line: Line, token: int, logprob: float, top: Top) -> bool:
-        """True when the generation has ended and the line can go on."""
-        if isinstance(line.activity, PromptLogprobs):  # the token is not wanted
-            line.activity.next_top = top
-            return self._end_prompt(line, line.activity)
-        roster, generation = self._roster, line.generation
+    def accept_token(self, line: Line, draw: Draw, *, is_known: bool = False) -> bool:
+        """True when the generation has ended and the line can go on. `is_known`: the sequence has
+        the token already.
+        """
+        roster, generation, token = self._roster, line.generation, draw.token
         if line.run.outcome is not None or line.failed:  # its mask could not be made, say
             roster.unshare(line)
             return True
@@ -111,10 +195,12 @@ class Arrivals:
             return True
         if not roster.guard(line, partial(generation.accept, token)):  # beyond a grammar's limits
             return True
+        generation.num_forced += draw.is_forced
         self.num_completion_tokens += 1
-        line.logprobs.append(logprob)
-        line.tops.append(top)
-        line.sequence.append([token])
+        line.logprobs.append(draw.logprob)
+        line.tops.append(draw.top)
+        if not is_known:
+            line.sequence.append([token])
         if generation.ending is not None:
             roster.shared.finish(line)
             self.end_generation(line)
@@ -122,6 +208,12 @@ class Arrivals:
         if line.run.streaming:
             return not roster.guard(line, partial(_show, line))
         return False
+
+    def _peek(self, line: Line, top: Top) -> bool:
+        """The token behind a prompt is not wanted, but the likeliest ones are."""
+        assert isinstance(line.activity, PromptLogprobs), "whoever writes nothing looks at a token"
+        line.activity.next_top = top
+        return self._end_prompt(line, line.activity)
 
     def end_generation(self, line: Line) -> None:
         generation = line.generation
@@ -176,6 +268,15 @@ class Arrivals:
         line.activity = None
         text = line.run.choose(line.branch_id, scoring.result(), draw=line.draw(), meta=meta)
         line.pending.append(Piece(text, written=True))
+
+
+def _is_forced(generation: Generation) -> bool:
+    """Whether what was drawn was all that could be: not said where its mask was thrown out since,
+    and costs too much again.
+    """
+    with suppress(CompileBudgetError):
+        return generation.forced_token is not None
+    return False
 
 
 def _show(line: Line) -> None:

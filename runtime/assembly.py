@@ -19,6 +19,7 @@ from runtime.grammar_store import GrammarStore
 from runtime.policies import POLICIES
 from runtime.programs import Programs
 from runtime.scheduler import Scheduler
+from runtime.speculation import Speculation
 from runtime.telemetry.cache_watch import CacheWatch
 from runtime.tokenizer import Tokenizer
 
@@ -67,6 +68,7 @@ def assemble(
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
         clock=clock,
+        speculation=Speculation(tokenizer, mode=config.speculation),
         share_outputs=config.share_outputs,
         max_waiting=config.max_waiting,
         max_waiting_tokens=config.max_waiting_tokens,

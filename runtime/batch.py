@@ -6,7 +6,7 @@ tensors, so that every executor, the fake one of the tests included, reads the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence as List
+from collections.abc import Iterable, Iterator, Mapping, Sequence as List
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,14 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """`num_tokens` tokens from `start` on, given to a sequence in this step."""
+    """`num_tokens` tokens from `start` on, given to a sequence in this step. The last of them are
+    the `draft`: guesses of what comes behind the known tokens, which are in this step only.
+    """
 
     sequence: Sequence
     start: int
     num_tokens: int
+    draft: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
@@ -32,7 +35,8 @@ class Grant:
     @property
     def samples(self) -> bool:
         """This grant closes the gap of a sequence that wants its next token."""
-        return self.sequence.wants_sample and self.end == len(self.sequence.tokens)
+        known_end = self.end - len(self.draft)
+        return self.sequence.wants_sample and known_end == len(self.sequence.tokens)
 
     @property
     def scored_at(self) -> range:
@@ -54,7 +58,8 @@ class Batch:
     kv_indices, the concatenated page tables. last_page_len: [num_rows] slots in use of the last
     page. kv_lens: [num_rows] tokens in its pages that a row attends to. sample_at, score_at:
     indices into the tokens whose logits are needed; score_targets: the token ids that are scored
-    there, those of one place from score_indptr on.
+    there, those of one place from score_indptr on. sampled: the grants behind sample_at, in order;
+    one with a draft draws behind each of its tokens, too.
 
     trees: of each row that is no chain, for every token the place in the row of the one that it
     follows, -1 if that is none of this step. Such a token attends to its line of these, to itself,
@@ -76,7 +81,7 @@ class Batch:
     score_at: Int32
     score_indptr: Int32
     score_targets: Int32
-    sampled: List[Grant] = field(default_factory=list)  # the grants behind sample_at, in order
+    sampled: List[Grant] = field(default_factory=list)
     trees: Mapping[int, Int32] = field(default_factory=dict)  # by row
 
     @property
@@ -89,6 +94,13 @@ class Batch:
 
     def pages(self, row: int) -> Int32:
         return self.kv_indices[self.kv_indptr[row] : self.kv_indptr[row + 1]]
+
+    def draws(self) -> Iterator[tuple[Grant, slice]]:
+        """The grants that draw, and which of the drawn tokens are theirs."""
+        end = 0
+        for grant in self.sampled:
+            begin, end = end, end + 1 + len(grant.draft)
+            yield grant, slice(begin, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +118,7 @@ class Row:
 
 def _chain(grant: Grant) -> Row:
     tokens, places = grant.sequence.tokens, range(grant.start, grant.end)
-    return Row(tokens[grant.start : grant.end], places, places, grant.end)
+    return Row([*tokens[grant.start : grant.end], *grant.draft], places, places, grant.end)
 
 
 def _tree(grant: Grant) -> Row:
@@ -147,7 +159,8 @@ def build_batch(grants: List[Grant], page_size: int) -> Batch:
     qo_indptr, kv_indptr = [0], [0]
     for grant in grants:
         sequence, first = grant.sequence, len(token_ids)
-        row = _chain(grant) if grant.end <= len(sequence.tokens) else _tree(grant)
+        in_tree = grant.end - len(grant.draft) > len(sequence.tokens)
+        row = _tree(grant) if in_tree else _chain(grant)
         if row.parents is not None:
             trees[len(kv_lens)] = row.parents
         token_ids += row.token_ids
@@ -164,7 +177,7 @@ def build_batch(grants: List[Grant], page_size: int) -> Batch:
             score_targets += sequence.targets(place)
             score_indptr.append(len(score_targets))
         if grant.samples:
-            sample_at.append(len(token_ids) - 1)
+            sample_at += range(len(token_ids) - 1 - len(grant.draft), len(token_ids))
             sampled.append(grant)
     lens = np.asarray(kv_lens, dtype=np.int32)
     return Batch(

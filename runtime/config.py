@@ -44,6 +44,7 @@ class Sizes:
 
 
 DECODERS = ("auto", "general")
+SPECULATION = ("auto", "on", "off")
 DTYPES = ("auto", "float32", "bfloat16", "int8")
 
 
@@ -63,6 +64,8 @@ class RuntimeConfig:
     are so many already is refused. None: there is no limit. dtype: of the weights; "auto" is
     float32. decoder: "auto" for the lean decoder where it knows the family, "general" for
     transformers' own code. batch_invariant: every bit of a row is the same in every batch.
+    speculation: whether tokens are guessed and tried along with those that
+    are known: "auto" where that pays, "on" wherever there is a guess, "off" never.
     """
 
     page_size: int = 16
@@ -82,6 +85,7 @@ class RuntimeConfig:
     dtype: str = "auto"
     decoder: str = "auto"
     batch_invariant: bool = False
+    speculation: str = "auto"
 
     def __post_init__(self) -> None:
         _check_count("page_size", self.page_size)
@@ -94,6 +98,7 @@ class RuntimeConfig:
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("decoder", self.decoder, DECODERS)
         _check_choice("eviction", self.eviction, tuple(EVICTIONS))
+        _check_choice("speculation", self.speculation, SPECULATION)
         if isinstance(self.chat_template, str):
             get_chat_template(self.chat_template)  # refuses a name that there is not
         elif not isinstance(self.chat_template, ChatTemplate | None):

@@ -33,8 +33,11 @@ class Engine:
             assert self.scheduler.num_running == 0, "whoever runs has a gap"
             assert self.scheduler.num_waiting == 0, "an idle engine lets everyone in"
             return False
-        batch = build_batch(grants, self.scheduler.cache.page_size)
         scheduled = perf_counter()
+        grants = self.scheduler.add_drafts(grants, self.programs.draft(grants))
+        drafted = perf_counter()
+        batch = build_batch(grants, self.scheduler.cache.page_size)
+        built = perf_counter()
         copies = self.scheduler.take_copies()
         self._executor.copy(copies)
         copied = perf_counter()
@@ -49,14 +52,20 @@ class Engine:
                 raise
             return True
         drawn = perf_counter()
-        self.scheduler.took(grants, copies, copy_s=copied - scheduled, compute_s=computed - copied)
+        self.programs.speculation.costs.saw(
+            batch.num_tokens, drawn - scheduled, num_drawn=len(batch.sample_at)
+        )
+        stats.verified_tokens += self.programs.verify(batch, sampled)
+        stats.drafted_tokens += sum(len(grant.draft) for grant in grants)
+        self.scheduler.took(grants, copies, copy_s=copied - built, compute_s=computed - copied)
         self.scheduler.commit(grants)
         self.programs.commit(batch, sampled)
         stats.num_steps += 1
         stats.computed_tokens += batch.num_tokens
         stats.max_running = max(stats.max_running, self.scheduler.num_running)
-        stats.schedule_s += scheduled - began
-        stats.copy_s += copied - scheduled
+        stats.schedule_s += scheduled - began + built - drafted
+        stats.draft_s += drafted - scheduled
+        stats.copy_s += copied - built
         stats.forward_s += computed - copied
         stats.mask_s += masked - computed
         stats.sample_s += drawn - masked

@@ -1,27 +1,22 @@
 """One `gen` being written: what may come next, when it ends, and what its text is.
 
-Owns the stops, the constraint's matcher and the healing of one generation. It is told tokens and
-asked for masks; it knows no sequence, batch or model.
+Owns the stops and the text of one generation. What may come next is its frontier's business. It is
+told tokens; it knows no sequence, batch or model.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from grammars import Matcher
 from grammars.search import Search, searched
+from runtime.frontier import Frontier, Int32
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import UsageError
 from sgdsl.graph import Sampling
-
-Int32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +32,6 @@ class Ending:
     truncated: bool = False
 
 
-class HealingMask:
-    """The first tokens spell `prefix` again; the last of them may go on beyond it."""
-
-    def __init__(self, prefix: bytes, tokenizer: Tokenizer) -> None:
-        self._rest = prefix
-        self._tokenizer = tokenizer
-
-    def fill_bitmask(self, row: Int32) -> None:
-        row[:] = self._tokenizer.vocabulary.pack(self._tokenizer.spelling(self._rest))
-
-    def accept_token(self, token_id: int) -> None:
-        data = self._tokenizer.token_bytes[token_id]
-        assert data, "special tokens spell nothing"
-        spells = self._rest.startswith(data) or data.startswith(self._rest)
-        assert spells, "a healed token spells what it replaces"
-        self._rest = self._rest[len(data) :]
-
-
-def _is_single(row: Int32) -> bool:
-    """Whether one bit is set, and no more."""
-    if np.count_nonzero(row) != 1:
-        return False
-    word = int(row[row != 0][0]) & 0xFFFFFFFF
-    return word & (word - 1) == 0
-
-
-def forbid(row: Int32, token_ids: Collection[int]) -> None:
-    """Clear these tokens' bits."""
-    for token in token_ids:
-        row[token >> 5] &= ~np.int32(np.uint32(1 << (token & 31)).view(np.int32))
-
-
 class Generation:
     """`limit`: tokens that may be written behind `prefix`, the bytes that were taken back from the
     literal before and are spelled again first; `matcher` knows both already.
@@ -77,8 +40,8 @@ class Generation:
     string where what it has written by then is complete: elsewhere the string is a part of it. Stop
     tokens and patterns do not concern it.
 
-    Where it is *open*, no mask holds: what the model draws from all tokens is taken if the grammar
-    allows it, and is the end if not. So an output ends where the model is done with it.
+    Where its frontier is open, an output ends where the model is done with it: by a token that the
+    grammar does not allow.
     """
 
     def __init__(
@@ -91,10 +54,8 @@ class Generation:
         prefix: bytes,
     ) -> None:
         self._tokenizer = tokenizer
-        self._limit = limit
         self._matcher = matcher
-        self._healing = HealingMask(prefix, tokenizer) if prefix and matcher is None else None
-        self._prefix_len = self._prefix_left = len(prefix)
+        self._prefix_len = len(prefix)
         self._min_tokens = sampling.min_tokens or 0
         self._stops = sampling.stop or ()
         self._searches: dict[str, Search] = {}
@@ -106,17 +67,24 @@ class Generation:
         elif sampling.ignore_eos:  # the constraint goes on as long as it can
             self._min_tokens = limit
         self._check_stop_ids()
+        self.frontier = Frontier(
+            tokenizer,
+            matcher=matcher,
+            prefix=prefix,
+            limit=limit,
+            min_tokens=self._min_tokens,
+            stop_ids=self._stop_ids,
+        )
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._ends: list[int] = []  # bytes up to and including each token, prefix and all
         self._text = ""  # as decoded so far; invalid bytes are lone surrogates
-        self._num_written = 0  # tokens that went beyond the prefix
         self._stops_from = 0  # where in the text the first stop string may begin
         self._searched_from = 0  # where the text begins in which patterns are found
         self.tokens: list[int] = []
-        self.counts: Counter[int] = Counter()
-        self.num_forced = 0  # tokens that the constraint left no choice about
-        self._is_forced = False  # the next one; a step may be taken back, and its mask made again
+        self.num_forced = 0  # tokens that the constraint left no choice about; whoever draws counts
         self.ending: Ending | None = None
+        self._forced: int | None = None  # the only token that may come
+        self._knows_forced = False
 
     def _check_stop_ids(self) -> None:
         size = len(self._tokenizer.token_bytes)
@@ -144,7 +112,7 @@ class Generation:
     @property
     def num_healed(self) -> int:
         """How many of the tokens, the first ones, only spell the literal before again."""
-        return len(self.tokens) - self._num_written
+        return len(self.tokens) - self.frontier.num_written
 
     @property
     def matcher(self) -> Matcher | None:
@@ -154,65 +122,39 @@ class Generation:
     @property
     def is_masked(self) -> bool:
         """Whether some tokens may not come next."""
-        if self._matcher is not None:
-            return not self.is_open
-        return self._is_healing or self._is_short
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a token that the constraint does not allow would end the output: that is
-        complete, and not empty. (A model that begins with a blank does not mean the empty text.)
-        """
-        return (
-            self._matcher is not None
-            and self._matcher.is_complete
-            and self._num_written > 0
-            and not self._is_short
-        )
-
-    @property
-    def _is_healing(self) -> bool:
-        return self._prefix_left > 0
-
-    @property
-    def _is_short(self) -> bool:
-        """No end may come yet. What spells the prefix again neither counts nor ends anything."""
-        return not self._is_healing and self._num_written < self._min_tokens
+        return self.frontier.is_masked
 
     def narrow(self, row: Int32) -> None:
-        """row: int32 [num_words], as the matcher fills it, or all bits; clears those of tokens that
-        healing does not spell and of ends that would come too early.
-        """
-        if self._healing is not None and self._is_healing:
-            self._healing.fill_bitmask(row)
-        if self._is_short:
-            allowed = row.copy()
-            forbid(row, self._stop_ids)
-            if self._matcher is not None and not row.any():
-                row[:] = allowed  # a finished grammar ends before min_tokens: nothing else can come
-        self._is_forced = self._matcher is not None and _is_single(row)
+        """What the matcher filled, or all bits, without what may not come for other reasons."""
+        self.frontier.narrow(row)
+
+    @property
+    def forced_token(self) -> int | None:
+        """The only token that may come next, where the constraint leaves but one."""
+        if not self._knows_forced:
+            self._forced = None if self.ending is not None else self.frontier.forced_token()
+            self._knows_forced = True
+        return self._forced
 
     def accept(self, token: int) -> None:
         """The token that was sampled; sets `ending` when it is the last."""
         assert self.ending is None, "nothing follows the end"
-        self.num_forced += self._is_forced
-        self._is_forced = False
-        if token in self._stop_ids and not self._is_healing:
+        self._knows_forced = False
+        frontier = self.frontier
+        if token in self._stop_ids and not frontier.is_healing:
             self._end({"type": "stop", "matched": token}, kept=len(self.tokens))
             return
-        if self._matcher is not None:
-            if self.is_open and not self._matcher.allows(token):
-                self._leave(self._matcher, token)
-                return
-            self._matcher.accept_token(token)
-        elif self._healing is not None and self._is_healing:
-            self._healing.accept_token(token)
+        matcher = self._matcher
+        if matcher is not None and frontier.is_open and not matcher.allows(token):
+            self._leave(matcher, token)
+            return
+        frontier.take(token)
         self._write(token, self._tokenizer.token_bytes[token] or b"")
         if self._cut_at_stop():
             return
-        if self._matcher is not None and self._matcher.is_final:
+        if matcher is not None and matcher.is_final:
             self._end({"type": "stop", "matched": None}, kept=len(self.tokens))
-        elif self._spent:
+        elif frontier.is_over:
             complete = self._matcher is not None and self._matcher.is_complete
             assert complete or self._matcher is None, "a constrained output ends complete"
             self._end(self._length(), kept=len(self.tokens), truncated=not complete)
@@ -232,33 +174,25 @@ class Generation:
 
     def _length(self) -> dict[str, Any]:
         """The reason of an end by the limit."""
-        return {"type": "length", "length": self._num_written}
+        return {"type": "length", "length": self.frontier.num_written}
 
     def end_unwritten(self) -> None:
         """Nothing is to be drawn at all, which cuts nothing off."""
-        assert self._limit == 0, "what may be written is"
+        assert self.frontier.num_left == 0, "what may be written is"
         self._end(self._length(), kept=0)
-
-    @property
-    def _spent(self) -> bool:
-        if self._matcher is not None:
-            return self._matcher.remaining == 0
-        return self._num_written >= self._limit
 
     def _write(self, token: int, data: bytes) -> None:
         """`data`: what stands of the token's bytes."""
-        skipped = min(self._prefix_left, len(data))
-        self._prefix_left -= skipped
-        self._num_written += len(data) > skipped or not skipped
         self.tokens.append(token)
-        self.counts[token] += 1
         self._ends.append((self._ends[-1] if self._ends else 0) + len(data))
-        self._text += self._decoder.decode(data[skipped:])
+        self._text += self._decoder.decode(self.frontier.wrote(token, data))
 
     def _cut_at_stop(self) -> bool:
-        if self._num_written <= self._min_tokens:  # an end begins behind them, at the earliest
+        if (
+            self.frontier.num_written <= self._min_tokens
+        ):  # an end begins behind them, at the earliest
             self._stops_from = self._searched_from = len(self._text)
-        if self._num_written < self._min_tokens or not (found := self._found()):
+        if self.frontier.num_written < self._min_tokens or not (found := self._found()):
             return False
         at, stop = min(found)
         self._text = self._text[:at]

@@ -10,7 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.draft import Draft
+from runtime.frontier import Frontier
 from runtime.generation import Ending, Generation
+from runtime.lookup import Lookup
+from runtime.odds import Rate
 from runtime.prompt_logprobs import PromptLogprobs, told
 from runtime.sampling.random import stream_key, uniform
 from runtime.sampling.request import SampleRow, Top
@@ -59,6 +63,9 @@ class Line:
         self.limit = 0  # tokens that the generation may draw
         self.logprobs: list[float] = []
         self.tops: list[Top] = []
+        self.draft = Draft()  # of this step
+        self.lookup = Lookup()  # of what the sequence knows, as far as it was needed
+        self.luck = Rate()  # of guesses from there
 
     def fork(self, child_id: int) -> Line:
         """A line that goes on from the same text. Its pages come from the prefix cache."""
@@ -108,6 +115,12 @@ class Line:
     def writes(self) -> Generation | None:
         """The generation whose next token is drawn; None when a token is only looked at."""
         return self.activity if isinstance(self.activity, Generation) else None
+
+    @property
+    def writes_unasked(self) -> bool:
+        """Whether a token that is forced needs no row: nobody asks how likely it was."""
+        sampling = self.sampling
+        return not sampling.wants_logprobs and not sampling.top_logprobs_num
 
     @property
     def scoring(self) -> Scoring:
@@ -165,6 +178,7 @@ class Line:
         self.begun_at = now
         self.num_known = len(self.sequence.tokens)
         self.logprobs, self.tops = [], []
+        self.draft, self.lookup, self.luck = Draft(), Lookup(), Rate()
 
     def go_on(self) -> None:
         """What comes after the prompt's log-probabilities."""
@@ -172,28 +186,37 @@ class Line:
         assert after is not None, "a gen goes on once"
         after()
 
-    def draw(self) -> float:
-        """The random number of this position; the same whenever it is asked for."""
+    def draw(self, ahead: int = 0) -> float:
+        """The random number of the position `ahead` tokens behind the known ones; the same whenever
+        it is asked for.
+        """
         seed = self.run.seed if self.sampling.seed is None else self.sampling.seed
-        return uniform(stream_key(seed, self.branch_id), len(self.sequence.tokens))
+        return uniform(stream_key(seed, self.branch_id), len(self.sequence.tokens) + ahead)
 
-    def sample_row(self) -> SampleRow:
-        """What the next token is drawn by; `sampling` is complete."""
+    def frontiers(self, num_drafted: int) -> list[Frontier]:
+        """Where its rows of this step stand: in front of the draft, and behind each token of it."""
+        assert num_drafted <= len(self.draft.frontiers), "a draft is cut, never lengthened"
+        return [self.generation.frontier, *self.draft.frontiers[:num_drafted]]
+
+    def sample_row(self, frontier: Frontier, ahead: int) -> SampleRow:
+        """What the token behind `ahead` others is drawn by; `sampling` is complete."""
         sampling = self.sampling
-        if self.writes is None:
-            return SampleRow(num_top=sampling.top_logprobs_num or 0)
         return SampleRow(
             temperature=sampling.temperature or 0.0,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
             top_k=-1 if sampling.top_k is None else sampling.top_k,
             min_p=sampling.min_p or 0.0,
-            draw=self.draw(),
+            draw=self.draw(ahead),
             frequency_penalty=sampling.frequency_penalty or 0.0,
             presence_penalty=sampling.presence_penalty or 0.0,
-            counts=self.generation.counts,
+            counts=frontier.counts,
             wants_logprob=sampling.wants_logprobs,
             num_top=sampling.top_logprobs_num or 0,
         )
+
+    def peek_row(self) -> SampleRow:
+        """What is asked for where a token is only looked at."""
+        return SampleRow(num_top=self.sampling.top_logprobs_num or 0)
 
     def end_generation(self, ending: Ending) -> None:
         """Known tokens are those that stand; what a stop string cut off inside a token is text

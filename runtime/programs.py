@@ -8,13 +8,13 @@ said elsewhere, and so is what a step's tokens mean. Knows no tensor and no thre
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence as List
 from contextlib import suppress
 
 from grammars import Constraint, Grammar
 from runtime.activities import Activities
 from runtime.arrivals import Arrivals
-from runtime.batch import Batch
+from runtime.batch import Batch, Grant
 from runtime.errors import OverloadedError
 from runtime.grammar_store import GrammarStore, Prepared
 from runtime.line import Line
@@ -22,6 +22,7 @@ from runtime.roster import Roster
 from runtime.sampling.request import Sampled, SampleRequest
 from runtime.scheduler import Scheduler
 from runtime.sharing import SharedOutputs
+from runtime.speculation import Speculation
 from runtime.tokenizer import Tokenizer
 from sgdsl.machine import Adopt, Append, Choose, Generate, Idle, Rewind, Spawn
 from sgdsl.run import Run
@@ -40,16 +41,18 @@ class Programs:
         *,
         max_tokens: int,
         clock: Callable[[], float],
+        speculation: Speculation,
         share_outputs: bool = True,
         max_waiting: int | None = None,
         max_waiting_tokens: int | None = None,
     ) -> None:
         self.shared = SharedOutputs(enabled=share_outputs)
         self.roster = Roster(scheduler, self.shared)
+        self.speculation = speculation
         self._scheduler = scheduler
         self._max_waiting = max_waiting
         self._max_waiting_tokens = max_waiting_tokens
-        self._arrivals = Arrivals(self.roster, tokenizer, clock)
+        self._arrivals = Arrivals(self.roster, tokenizer, speculation, clock)
         self._activities = Activities(
             self.roster, self._arrivals, tokenizer, grammars, max_tokens=max_tokens, clock=clock
         )
@@ -131,9 +134,19 @@ class Programs:
 
     # A step of the engine.
 
+    def draft(self, grants: List[Grant]) -> dict[int, tuple[int, ...]]:
+        """What is to be tried behind the tokens of those grants that draw, by sequence id."""
+        return self._arrivals.draft(grants)
+
     def request(self, batch: Batch) -> SampleRequest:
         """What the rows that draw a token ask for."""
         return self._arrivals.request(batch)
+
+    def verify(self, batch: Batch, sampled: Sampled) -> int:
+        """What of the drafts was drawn, too, is known from now on; the rest was never there.
+        Returns how many tokens that are.
+        """
+        return self._arrivals.verify(batch, sampled)
 
     def commit(self, batch: Batch, sampled: Sampled) -> None:
         """The step's tokens and scores arrive; every line that got one goes on."""

@@ -15,8 +15,8 @@ of times.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence as List
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence as List
+from dataclasses import dataclass, replace
 
 from runtime.batch import Grant
 from runtime.beginnings import Beginning, Beginnings
@@ -139,14 +139,34 @@ class Scheduler:
             self._admit(grants, budget)
         return grants
 
+    def add_drafts(self, grants: List[Grant], drafts: Mapping[int, tuple[int, ...]]) -> list[Grant]:
+        """The same grants, with guesses behind those that draw (by sequence id), as far as tokens
+        are left of the step and there are pages: no one gives pages back for a guess.
+        """
+        budget = max(0, self._token_budget - sum(grant.num_tokens for grant in grants))
+        found = []
+        for grant in grants:
+            draft = drafts.get(grant.sequence.id, ())[:budget]
+            num_tokens = grant.num_tokens + len(draft)
+            if draft and self._extend_pages(grant.sequence, num_tokens):
+                budget -= len(draft)
+                found.append(replace(grant, num_tokens=num_tokens, draft=draft))
+            else:
+                found.append(grant)
+        return found
+
     def commit(self, grants: List[Grant]) -> None:
-        """The granted tokens are computed: full pages go to the tree, for everyone to use."""
+        """The granted tokens are computed: full pages go to the tree, for everyone to use. Of a
+        draft those are that have become known.
+        """
         for grant in grants:
             sequence = grant.sequence
             assert sequence.computed == grant.start, "a grant starts where the computed ones end"
-            sequence.computed = grant.end
+            sequence.computed = min(grant.end, sequence.num_known)
             self.counts.computed_tokens += grant.num_tokens
             self._share_full_pages(sequence)
+            if grant.draft:
+                self._cut_pages(sequence, -(-sequence.computed // self.cache.page_size))
 
     def take_copies(self) -> list[Copy]:
         """What has to be copied before the tokens of the grants are computed, in order."""
@@ -476,6 +496,13 @@ class Scheduler:
             if left is not None and self.cache.reuse and self.cache.num_available:
                 sequence.pages += self._copied(Beginning(left.page, keep - sequence.computed))
                 sequence.computed = keep
+
+    def _cut_pages(self, sequence: Sequence, num_kept: int) -> None:
+        """Give back the pages behind these, in which nothing stands."""
+        assert num_kept >= len(sequence.nodes), "pages in the tree are full"
+        for page in sequence.pages[num_kept:]:
+            self.cache.free(page)
+        del sequence.pages[num_kept:]
 
     def _release(self, sequence: Sequence) -> None:
         size, num_full = self.cache.page_size, len(sequence.nodes)

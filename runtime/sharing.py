@@ -47,7 +47,7 @@ class Drawn(NamedTuple):
     """A token of an output."""
 
     token: int
-    logprob: float
+    is_forced: bool
 
 
 def key_of(

@@ -76,6 +76,26 @@ class Fickle(Rates):
         return self._asked % 2 == 1
 
 
+LOOP = 11
+"""Tokens that a parrot says over and over."""
+
+
+def parrot_logits(tokens: list[int], vocab_size: int) -> NDArray[np.float64]:
+    """A fake model that mostly goes on as it went on before, so that guesses come true: behind each
+    token one of a few others is likely, behind some of them by less than chance. [vocab_size]
+    """
+    prefix = 0
+    for token in tokens:
+        prefix = extend_hash(prefix, token)
+    return _parroted(prefix, tokens[-1], vocab_size)
+
+
+def _parroted(prefix: int, last: int, vocab_size: int) -> NDArray[np.float64]:
+    logits = hash_logits(prefix, vocab_size)
+    logits[vocab_size // 2 + last * 7 % LOOP] += 0.5 * _SPREAD + (prefix % 4 > 0) * 2 * _SPREAD
+    return logits
+
+
 class HashExecutor:
     """An `Executor` of `num_slots` slots in pages of `page_size`. `log` keeps the number of tokens
     of every step. One of more than `memory` tokens does not fit, which it says when it has done
@@ -120,6 +140,10 @@ class HashExecutor:
             raise MemoryError(f"{batch.num_tokens} tokens")
         return hashes
 
+    def logits(self, prefix: int) -> NDArray[np.float64]:
+        """Of the token after a prefix with this hash. [vocab_size]"""
+        return hash_logits(prefix, self.vocab_size)
+
     def _tree(self, batch: Batch, row: int) -> list[int]:
         """A row whose tokens follow those that its tree says; what is stored is stored at the end,
         since tokens attend to the pages as they were.
@@ -152,7 +176,7 @@ class HashExecutor:
     def sample(self, hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
         tokens, logprobs, tops = [], [], []
         for index, row in enumerate(request.rows):
-            logits = hash_logits(hidden[batch.sample_at[index]], self.vocab_size)
+            logits = self.logits(hidden[batch.sample_at[index]])
             known = log_softmax(logits)
             if request.bitmask is not None:
                 bits = np.unpackbits(request.bitmask[index].view(np.uint8), bitorder="little")
@@ -164,10 +188,26 @@ class HashExecutor:
         nums = request.score_tops or [0] * len(batch.score_at)
         targets = np.split(batch.score_targets, batch.score_indptr[1:-1])
         for at, here, num in zip(batch.score_at, targets, nums, strict=False):
-            known = log_softmax(hash_logits(hidden[at], self.vocab_size))
+            known = log_softmax(self.logits(hidden[at]))
             scores += known[here].tolist()
             score_tops.append(likeliest(known, num))
         return Sampled(tokens, logprobs, scores, tops, score_tops)
+
+
+class ParrotExecutor(HashExecutor):
+    """The same around `parrot_logits`."""
+
+    def __init__(self, *, vocab_size: int, num_slots: int, page_size: int) -> None:
+        super().__init__(vocab_size=vocab_size, num_slots=num_slots, page_size=page_size)
+        self._last: dict[int, int] = {}  # token of each prefix, by its hash
+
+    def forward(self, batch: Batch) -> list[int]:
+        hashes = super().forward(batch)
+        self._last.update(zip(hashes, batch.token_ids.tolist(), strict=True))
+        return hashes
+
+    def logits(self, prefix: int) -> NDArray[np.float64]:
+        return _parroted(prefix, self._last[prefix], self.vocab_size)
 
 
 def likeliest(logprobs: NDArray[np.float64], num: int) -> Top:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,15 @@ class SampleRequest:
     score_tops: Sequence[int] = ()
 
 
+class Draw(NamedTuple):
+    """What one row drew. `is_forced`: its mask left one token."""
+
+    token: int
+    logprob: float = 0.0
+    top: Top = ()
+    is_forced: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """tokens, logprobs: per row of `sample_at` (NO_TOKEN where there is none; 0.0 where it was not
@@ -65,3 +75,8 @@ class Sampled:
     scores: Sequence[float]
     tops: Sequence[Top] = ()
     score_tops: Sequence[Top] = ()
+
+    def drawn(self, rows: slice) -> list[Draw]:
+        """What these rows of `sample_at` drew."""
+        tops = self.tops[rows] or [()] * (rows.stop - rows.start)
+        return list(map(Draw, self.tokens[rows], self.logprobs[rows], tops))

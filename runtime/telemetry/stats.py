@@ -36,12 +36,15 @@ class CacheStats:
 class StepStats:
     num_steps: int = 0
     schedule_s: float = 0.0  # who gets what, and laying the batch out
+    draft_s: float = 0.0  # guesses, and the masks behind them
     copy_s: float = 0.0  # pages that are copied
     forward_s: float = 0.0  # the model, without the LM head
     mask_s: float = 0.0  # constraints' bitmasks
     sample_s: float = 0.0  # LM head, draw, scores
     programs_s: float = 0.0  # tokens to text, stops, graphs, new runs
     computed_tokens: int = 0
+    drafted_tokens: int = 0  # guesses among them
+    verified_tokens: int = 0  # those of the guesses that came true
     max_running: int = 0
 
     @property
@@ -52,4 +55,4 @@ class StepStats:
     @property
     def overhead_s(self) -> float:
         """What is neither model, nor draw, nor constraint, nor copy."""
-        return self.schedule_s + self.programs_s
+        return self.schedule_s + self.draft_s + self.programs_s

@@ -24,9 +24,9 @@ def tokenizer(tiny_llama_path: Path) -> Tokenizer:
 
 
 class HashService(Service):
-    """The real service and engine around the fake executor. `hopes`: sequences are let in without
-    regard to what they will need, so that many are preempted. `fickle`: every other time pages of
-    the host are computed again.
+    """The real service and engine around a fake executor; it guesses wherever there is a guess.
+    `hopes`: sequences are let in without regard to what they will need, so that many are preempted.
+    `fickle`: every other time pages of the host are computed again.
     """
 
     def __init__(
@@ -37,11 +37,12 @@ class HashService(Service):
         num_host_pages: int = 0,
         hopes: bool = False,
         fickle: bool = False,
+        model: type[HashExecutor] = HashExecutor,
         **options: Any,
     ) -> None:
-        config = RuntimeConfig(**options)
+        config = RuntimeConfig(**{"speculation": "on", **options})
         self.tokenizer = tokenizer
-        self.executor = HashExecutor(
+        self.executor = model(
             vocab_size=VOCAB_SIZE,
             num_slots=(num_pages + num_host_pages) * config.page_size,
             page_size=config.page_size,

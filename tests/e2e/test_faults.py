@@ -205,7 +205,8 @@ def test_a_row_without_a_token_to_draw_fails_alone(make_service: MakeService) ->
         drawn = sample(hidden, batch, request)
         tokens = [
             NO_TOKEN if grant.sequence.tokens[-1] == victim else token
-            for grant, token in zip(batch.sampled, drawn.tokens, strict=True)
+            for grant, here in batch.draws()
+            for token in drawn.tokens[here]
         ]
         return Sampled(tokens, drawn.logprobs, drawn.scores)
 

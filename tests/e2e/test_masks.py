@@ -39,18 +39,24 @@ def one_by_one(service: HashService, batch: Batch) -> list[list[int]]:
     """Each row's own mask, from a cursor of its own."""
     expected = []
     for grant in batch.sampled:
-        generation = service.engine.programs.roster.owner(grant.sequence).generation
-        row = np.full(service.tokenizer.vocabulary.num_words, -1, dtype=np.int32)
-        if generation.is_masked:
-            if generation.matcher is not None:
-                generation.matcher.fork().fill_bitmask(row)
-            generation.narrow(row)
-        expected.append(row.tolist())
+        frontier = service.engine.programs.roster.owner(grant.sequence).generation.frontier.fork()
+        for token in (*grant.draft, None):
+            row = np.full(service.tokenizer.vocabulary.num_words, -1, dtype=np.int32)
+            if frontier.is_masked:
+                if frontier.matcher is not None:
+                    frontier.matcher.fork().fill_bitmask(row)
+                frontier.narrow(row)
+            expected.append(row.tolist())
+            if token is not None:
+                frontier.advance(token)
     return expected
 
 
-def test_a_batch_s_masks_are_those_of_its_rows_bit_for_bit(make_service: MakeService) -> None:
-    service = make_service(max_running=16)
+@pytest.mark.parametrize("speculation", ["off", "on"])
+def test_a_batch_s_masks_are_those_of_its_rows_bit_for_bit(
+    make_service: MakeService, speculation: str
+) -> None:
+    service = make_service(max_running=16, speculation=speculation)
     sample, masked = service.executor.sample, []
 
     def checking(hidden: list[int], batch: Batch, request: SampleRequest) -> Sampled:
@@ -65,7 +71,8 @@ def test_a_batch_s_masks_are_those_of_its_rows_bit_for_bit(make_service: MakeSer
     rows = [{"kind": kind, "index": index} for index in range(4) for kind in KINDS]
     for state in write.run_batch(rows, backend=service, seed=5):
         assert state.error() is None
-    assert max(masked) == 16
+    assert max(masked) >= 16
+    assert (service.step_stats.drafted_tokens > 0) == (speculation == "on")
     service.check_idle()
 
 

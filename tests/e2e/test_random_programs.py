@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from sgdsl.seeds import derive_seed
 from tests import fakes, reference
 from tests.e2e.conftest import HashService
 from tests.tiny_llama import VOCAB_SIZE
+
+Model = Callable[[list[int]], NDArray[np.float64]]
 
 
 def hash_model(tokens: list[int]) -> NDArray[np.float64]:
@@ -69,13 +72,18 @@ def test_a_batch_is_what_the_programs_are_one_by_one(
 
 
 def check_batch(
-    service: HashService, tokenizer: Tokenizer, batch: list[reference.Program], *, seed: int
+    service: HashService,
+    tokenizer: Tokenizer,
+    batch: list[reference.Program],
+    *,
+    seed: int,
+    model: Model = hash_model,
 ) -> None:
     states = reference.perform.run_batch(
         [{"program": program} for program in batch], backend=service, seed=seed
     )
     for index, (state, program) in enumerate(zip(states, batch, strict=True)):
-        naive = reference.Naive(tokenizer, hash_model, draw, derive_seed(seed, index))
+        naive = reference.Naive(tokenizer, model, draw, derive_seed(seed, index))
         expected = naive.run(program)
         assert state.outcome is not None
         if isinstance(state.outcome.error, ProgramError):

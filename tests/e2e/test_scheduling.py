@@ -153,7 +153,7 @@ def test_memory_that_does_not_suffice_makes_steps_smaller_and_changes_nothing(
 ) -> None:
     rows = [(f"{index} {STEM}", 20) for index in range(12)]
     expected = write.run_batch(rows, backend=make_service(), seed=1)
-    service = make_service(max_running=8, token_budget=64)
+    service = make_service(max_running=8, token_budget=64, speculation="off")
     service.executor.memory = 5
     found = write.run_batch(rows, backend=service, seed=1)
     assert [state.text() for state in found] == [state.text() for state in expected]

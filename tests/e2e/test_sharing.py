@@ -178,7 +178,7 @@ def remembering(
     shared = sharing.SharedOutputs()
     run = Run(template=tokenizer.chat_template, defaults=DEFAULT_SAMPLING, seed=0)
     sampling = Sampling(temperature=0.0)
-    drawn = sharing.Drawn(1, 0.0)
+    drawn = sharing.Drawn(1, is_forced=False)
     for number in range(300):
         key = sharing.key_of([number], sampling, constraint, prefix=b"", limit=1)
         line = Line(ROOT, run)
@@ -220,7 +220,7 @@ def test_who_fails_among_equals_fails_alone(
     victim: int,
 ) -> None:
     """What a step of a grammar may cost is bounded in time, so that of equals one may fail."""
-    service = make_service()
+    service = make_service(speculation="off")
     whole, asked = getattr(Matcher, method), [0]
 
     def failing(matcher: Matcher, *given: int) -> object:
@@ -243,7 +243,7 @@ def test_who_fails_among_equals_fails_alone(
     assert state.outcome == sgl.Outcome("ok")
     texts = [value for value in state["x"] if isinstance(value, str)]
     num_failed = 1 if asked[0] > victim else 0
-    assert num_failed == (method == "accept_token" or victim == 0)
+    assert num_failed or (method == "whole_mask" and victim), "one mask is enough for all of them"
     assert len(texts) == 3 - num_failed
     assert len(set(texts)) == 1
     service.flush_cache()  # behind the step in which the run has ended
@@ -307,3 +307,18 @@ def test_rows_of_one_document_follow_each_other_while_it_is_cached(
             ask.run_batch(rows, backend=service, seed=1)
         computed.append(service.step_stats.computed_tokens)
     assert computed[0] * 2 < computed[1]
+
+
+def test_who_follows_holds_no_row_that_its_leader_needs(make_service: MakeService) -> None:
+    """The one that led comes to the next gen behind the one that followed, and follows then."""
+    service = make_service(max_running=1)
+
+    @sgl.function
+    def write(s: ProgramState) -> None:
+        s += "the license" + sgl.gen("x", 9, temperature=0.0)
+        s += " and the work" + sgl.gen("y", 9, temperature=0.0)
+
+    first, second = write.run_batch([{}, {}], backend=service)
+    assert first.error() is None
+    assert first.text() == second.text()
+    service.check_idle()

@@ -777,3 +777,51 @@ def test_who_is_let_in_by_need_is_never_preempted(harness: Harness, work: list[J
     harness.scheduler.usage = Usage()
     perform(harness, work)
     assert harness.scheduler.counts.preemptions == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(0, 5), min_size=4, max_size=4),
+    st.integers(8, 12),
+    st.integers(4, 16),
+    st.integers(0, 3),
+)
+def test_guesses_take_what_nobody_needs_and_leave_nothing_behind(
+    lengths: list[int], num_pages: int, token_budget: int, num_right: int
+) -> None:
+    """No one is preempted for them, pages that only wrong ones need are free again, and those that
+    were right are as good as drawn.
+    """
+    harness = Harness(num_pages=num_pages, token_budget=token_budget, hopes=True)
+    scheduler, cache = harness.scheduler, harness.cache
+    for index in range(4):
+        sequence = Sequence([index, index])
+        sequence.want_sample()
+        scheduler.add(sequence)
+    for _ in range(4):
+        grants = scheduler.schedule()
+        granted = [grant.num_tokens for grant in grants]
+        preemptions, available = scheduler.counts.preemptions, cache.num_available
+        asked = {
+            grant.sequence.id: tuple(range(length))
+            for grant, length in zip(grants, lengths, strict=False)
+            if grant.samples
+        }
+        drafted = scheduler.add_drafts(grants, asked)
+        assert scheduler.counts.preemptions == preemptions
+        assert [g.num_tokens - len(g.draft) for g in drafted] == granted
+        assert sum(grant.num_tokens for grant in drafted) <= token_budget
+        assert all(g.draft == asked.get(g.sequence.id, ())[: len(g.draft)] for g in drafted)
+        harness.executor.forward(build_batch(drafted, PAGE))
+        for grant in drafted:
+            grant.sequence.append(grant.draft[:num_right])
+        scheduler.commit(drafted)
+        for grant, num_tokens in zip(drafted, granted, strict=True):
+            sequence, draft = grant.sequence, grant.draft[:num_right]
+            assert sequence.computed == grant.start + num_tokens + len(draft)
+            assert len(sequence.pages) == -(-sequence.computed // PAGE)
+            if sequence.gap == 0:
+                sequence.append([naive_next(sequence.tokens)])
+        if num_right == 0:
+            assert cache.num_available >= available
+        cache.check_integrity()
