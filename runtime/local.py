@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.assembly import assemble
+from runtime.attention.torch import TorchAttention
 from runtime.cache.kv import KVPool, bytes_per_token
 from runtime.config import config_from, default_kv_bytes, num_pages, unallocatable
 from runtime.executor.runner import ModelRunner
@@ -56,7 +57,7 @@ class Runtime(Service):
             config,
             tokenizer=tokenizer,
             grammars=grammars,
-            executor=ModelRunner(network, pool),
+            executor=ModelRunner(network, TorchAttention(pool, num_heads=shape.num_heads)),
             num_pages=self.num_pages,
             context_len=_context_len(config.context_len, shape.context_len),
         )

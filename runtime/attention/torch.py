@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from runtime.attention.base import AttentionKind
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
 
@@ -68,7 +69,7 @@ class PrefillRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionPlan:
+class TorchPlan:
     """What a step's attention needs besides queries, keys and values."""
 
     pool: KVPool
@@ -78,11 +79,18 @@ class AttentionPlan:
     prefills: list[PrefillRow]
 
     def run(
-        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, scale: float
+        self,
+        layer: int,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        kind: AttentionKind,
+        sinks: Tensor | None = None,
     ) -> Tensor:
-        """queries: [num_tokens, num_heads, head_dim]; keys, values: [num_tokens, num_kv_heads,
-        head_dim] of the new tokens, which are stored first. Returns what `queries` is like.
-        """
+        """See `AttentionPlan`."""
+        assert kind == AttentionKind(kind.scale) and sinks is None, "other models are refused"
+        scale = kind.scale
         self.pool.write(layer, self.slots, keys, values)
         cached_keys, cached_values = self.pool.keys[layer], self.pool.values[layer]
         wanted = queries.float()
@@ -155,15 +163,26 @@ class AttentionPlan:
         return in_pages.index_select(1, pages).view(num_kv_heads, -1, dim)
 
 
-def plan_attention(batch: Batch, pool: KVPool, *, num_heads: int) -> AttentionPlan:
-    """Sort the batch's rows into decode groups and prefill rows. `num_heads`: of the queries."""
+class TorchAttention:
+    """An `AttentionBackend` over `pool`. `num_heads`: of the queries."""
+
+    def __init__(self, pool: KVPool, *, num_heads: int) -> None:
+        self._pool = pool
+        self._num_heads = num_heads
+
+    def plan(self, batch: Batch) -> TorchPlan:
+        return _plan(batch, self._pool, num_heads=self._num_heads)
+
+
+def _plan(batch: Batch, pool: KVPool, *, num_heads: int) -> TorchPlan:
+    """Sort the batch's rows into decode groups and prefill rows."""
     lengths = np.diff(batch.qo_indptr)
     groups = [
         group
         for rows, num_shared in _clusters(batch, np.flatnonzero(lengths == 1).tolist())
         for group in _even_groups(batch, rows, num_shared)
     ]
-    return AttentionPlan(
+    return TorchPlan(
         pool=pool,
         page_size=batch.page_size,
         slots=torch.from_numpy(batch.slots.astype(np.int64)),

@@ -1,7 +1,7 @@
 """The model runner: a batch through the model, and its tokens out.
 
-Owns one model, its KV pool and the order of tensor work in a step. The LM head is computed only for
-the rows that draw or score a token.
+Owns one model, its attention and the order of tensor work in a step. The LM head is computed only
+for the rows that draw or score a token.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from runtime.attention.torch import plan_attention
+from runtime.attention.base import AttentionBackend
 from runtime.batch import Batch
-from runtime.cache.kv import KVPool
 from runtime.executor.head import draw_tokens
 from runtime.model.base import Model
 from runtime.sampling.request import Sampled, SampleRequest, Top
@@ -41,19 +40,18 @@ def memory_errors() -> Iterator[None]:
 class ModelRunner:
     """An `Executor` over a real model."""
 
-    def __init__(self, model: Model, pool: KVPool) -> None:
+    def __init__(self, model: Model, attention: AttentionBackend) -> None:
         self._model = model
-        self._pool = pool
+        self._attention = attention
 
     @torch.inference_mode()
     @memory_errors()
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states of the rows whose logits are needed: those that draw, then those scored."""
-        plan = plan_attention(batch, self._pool, num_heads=self._model.shape.num_heads)
         hidden = self._model.hidden(
             torch.from_numpy(batch.token_ids.astype(np.int64)),
             torch.from_numpy(batch.positions.astype(np.int64)),
-            plan,
+            self._attention.plan(batch),
         )
         needed = np.concatenate([batch.sample_at, batch.score_at]).astype(np.int64)
         return hidden[torch.from_numpy(needed)]

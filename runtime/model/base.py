@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from runtime.attention.torch import AttentionPlan
+from runtime.attention.base import AttentionKind, AttentionPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,12 @@ class ModelShape:
 
 
 class Model(Protocol):
-    """Runs over an attention plan, which keeps its KV."""
+    """Runs over an attention plan, which keeps its KV. attention_kinds: each that its layers ask
+    for, once.
+    """
 
     shape: ModelShape
+    attention_kinds: tuple[AttentionKind, ...]
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""

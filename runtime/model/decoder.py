@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from runtime.attention.torch import AttentionPlan
+from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.model.base import shape_of
 from runtime.model.linear import FloatLinear, Int8Linear, Linear
 
@@ -78,6 +78,8 @@ class LeanModel:
         self._dtype = dtype = torch.float32 if self._int8 else dtype
         self._rotation = _orthogonal(config.hidden_size) if self._int8 else None
         self.shape = shape_of(model)
+        self._kind = AttentionKind(scale=self.shape.head_dim**-0.5)
+        self.attention_kinds: tuple[AttentionKind, ...] = (self._kind,)
         self._num_heads: int = config.num_attention_heads
         self._eps: float = config.rms_norm_eps
         self._embedding: Tensor = decoder.embed_tokens.weight.to(dtype)
@@ -127,7 +129,7 @@ class LeanModel:
             turned = torch.cat([queries, keys], dim=1)
         turned = _rotated(turned, rotation)
         queries, keys = turned[:, :num_heads], turned[:, num_heads:]
-        attended = plan.run(index, queries, keys, values, self.shape.head_dim**-0.5)
+        attended = plan.run(index, queries, keys, values, kind=self._kind)
         return attended.view(len(x), -1)
 
     def _normed(self, x: Tensor) -> Tensor:

@@ -14,12 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface
 
-from runtime.attention.torch import AttentionPlan, plan_attention
-from runtime.batch import Grant, build_batch
-from runtime.cache.kv import KVPool
+from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import shape_of
-from runtime.sequence import Sequence
 
 ATTENTION = "sgdsl_paged"
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux")
@@ -47,45 +44,60 @@ def paged_attention(
             f"{type(module).__name__} asks for {', '.join(asked)}, which the engine's attention "
             "does not do yet; choose a model without it"
         )
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    kind = AttentionKind(scale=query.shape[-1] ** -0.5 if scaling is None else scaling)
     layer: int = module.layer_idx  # type: ignore[assignment]
     queries, keys, values = (each[0].transpose(0, 1) for each in (query, key, value))
-    out = attention_plan.run(layer, queries, keys, values, scale)
+    out = attention_plan.run(layer, queries, keys, values, kind=kind)
     return out[None], None
 
 
 AttentionInterface.register(ATTENTION, paged_attention)
 
 
+class ProbePlan:
+    """Every token attends to itself alone. `kinds`: what each layer asked for."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[int, AttentionKind] = {}
+
+    def run(
+        self,
+        layer: int,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        kind: AttentionKind,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
+        """See `AttentionPlan`."""
+        assert sinks is None, "models that ask for it are refused"
+        self.kinds[layer] = kind
+        return values.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
+
+
 class GeneralModel:
-    """A model of transformers, loaded with `attn_implementation=ATTENTION`."""
+    """A model of transformers, loaded with `attn_implementation=ATTENTION`.
+
+    It is probed when it is made. Raises UnsupportedModelError when it does not run over the
+    engine's attention.
+    """
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._decoder = model.get_decoder()
         self._head: nn.Module = model.get_output_embeddings()
         self.shape = shape_of(model)
+        self.attention_kinds = self._probe()
 
     @torch.inference_mode()
-    def probe(self) -> None:
+    def _probe(self) -> tuple[AttentionKind, ...]:
         """Take some tokens through every layer, so that what the architecture asks of its attention
         shows when the model is loaded, not in the middle of somebody's run.
-
-        Raises UnsupportedModelError.
         """
-        shape = self.shape
-        pool = KVPool(
-            num_layers=shape.num_layers,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            num_slots=NUM_PROBED,
-        )
         positions = torch.arange(NUM_PROBED)
-        tokens = positions * shape.vocab_size // NUM_PROBED  # one alone may be the padding's
-        sequence = Sequence(tokens.tolist())
-        sequence.pages = positions.tolist()
-        batch = build_batch([Grant(sequence, 0, NUM_PROBED)], page_size=1)
-        plan = plan_attention(batch, pool, num_heads=shape.num_heads)
+        tokens = positions * self.shape.vocab_size // NUM_PROBED  # one alone may be the padding's
+        plan = ProbePlan()
         try:
             own = self.logits(self.hidden(tokens, positions, plan))
             whole = self._model(**self._inputs(tokens, positions, plan)).logits[0].float()
@@ -102,6 +114,7 @@ class GeneralModel:
                 f"{type(self._model).__name__} scales or caps what its output layer gives, which "
                 "the engine does not do yet; choose a model of another family"
             )
+        return tuple(dict.fromkeys(plan.kinds.values()))
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""

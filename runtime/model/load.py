@@ -80,9 +80,7 @@ def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> M
     model.requires_grad_(False)
     if lean:
         return LeanModel(model, dtype=chosen)
-    network = GeneralModel(model)
-    network.probe()
-    return network
+    return GeneralModel(model)
 
 
 def load_tokenizer(folder: Path, *, vocab_size: int) -> Tokenizer:

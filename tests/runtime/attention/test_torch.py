@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
-from runtime.attention.torch import plan_attention
+from runtime.attention.base import AttentionKind
+from runtime.attention.torch import TorchAttention
 from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.sequence import Sequence
@@ -59,7 +60,8 @@ def test_every_row_attends_to_its_own_prefix(
     queries = torch.randn(num_tokens, num_heads, HEAD_DIM)
     keys = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
-    found = plan_attention(batch, pool, num_heads=num_heads).run(0, queries, keys, values, 0.3)
+    plan = TorchAttention(pool, num_heads=num_heads).plan(batch)
+    found = plan.run(0, queries, keys, values, kind=AttentionKind(scale=0.3))
     assert found.shape == (num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     for row, grant in enumerate(grants):
         start, end = batch.qo_indptr[row], batch.qo_indptr[row + 1]
@@ -93,6 +95,7 @@ def test_untouched_slots_never_matter() -> None:
         grants.append(Grant(sequence, computed, 1))
     batch = build_batch(grants, PAGE)
     queries = torch.ones(2, 1, 4)
-    found = plan_attention(batch, pool, num_heads=1).run(0, queries, queries, queries, 1.0)
+    plan = TorchAttention(pool, num_heads=1).plan(batch)
+    found = plan.run(0, queries, queries, queries, kind=AttentionKind(scale=1.0))
     assert found.isfinite().all()
     assert (found.abs() <= 1).all()

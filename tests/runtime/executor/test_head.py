@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.attention.torch import AttentionPlan
+from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.executor.head import FEW, draw_tokens
 from runtime.model.base import ModelShape
 from runtime.sampling.request import NO_TOKEN, SampleRequest, SampleRow
@@ -28,6 +28,7 @@ class Matrix:
 
     def __init__(self, weights: Tensor) -> None:
         self.shape = ModelShape(1, 1, 1, 1, VOCAB, 100)
+        self.attention_kinds: tuple[AttentionKind, ...] = (AttentionKind(scale=1.0),)
         self.computed: list[tuple[int, int]] = []
         self._weights = weights
 

@@ -21,7 +21,7 @@ from transformers import (
 
 import sgdsl as sgl
 from runtime import Runtime
-from runtime.attention.torch import plan_attention
+from runtime.attention.torch import TorchAttention
 from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.model.base import Model
@@ -121,15 +121,17 @@ def in_pieces(model: Model, tokens: list[int], sizes: list[int]) -> Tensor:
         head_dim=shape.head_dim,
         num_slots=256,
     )
+    attention = TorchAttention(pool, num_heads=shape.num_heads)
     sequence = Sequence(tokens)
     sequence.pages = [int(page) for page in torch.randperm(64)[: -(-len(tokens) // 4)]]
     found = []
     for size in sizes:
         batch = build_batch([Grant(sequence, sequence.computed, size)], page_size=4)
-        plan = plan_attention(batch, pool, num_heads=shape.num_heads)
         ids, positions = torch.from_numpy(batch.token_ids), torch.from_numpy(batch.positions)
         with torch.inference_mode():
-            found.append(model.logits(model.hidden(ids.long(), positions.long(), plan)))
+            found.append(
+                model.logits(model.hidden(ids.long(), positions.long(), attention.plan(batch)))
+            )
         sequence.computed += size
     return torch.cat(found).log_softmax(-1)
 
