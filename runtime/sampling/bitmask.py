@@ -1,7 +1,7 @@
 """Packed bitmasks on logits: what a mask forbids becomes -inf, in place, where the logits are.
 
 Owns the choice between the kernel for GPUs and plain torch, which is its reference. A bitmask is
-int32 [num_rows, num_words]; bit i of word w stands for token 32 w + i, and is set where the token is
+int32 [num_rows, num_words]; bit i of word w stands for token 32 w + i, and is set where that is
 allowed. Knows nothing of who fills it.
 """
 

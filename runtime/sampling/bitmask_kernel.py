@@ -15,7 +15,14 @@ BLOCK_WORDS = 64
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _forbid(logits, bitmask, vocab_size, logits_stride, bitmask_stride, WORDS: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+def _forbid(  # type: ignore[no-untyped-def]  # noqa: PLR0917
+    logits,
+    bitmask,
+    vocab_size,
+    logits_stride,
+    bitmask_stride,
+    WORDS: tl.constexpr,  # noqa: N803
+):
     row = tl.program_id(0).to(tl.int64)
     words = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
     bits = tl.arange(0, 32)
