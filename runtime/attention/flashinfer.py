@@ -354,11 +354,13 @@ class StaticDecodes:
         arrays = padded(
             arrays_of(batch, range(batch.num_rows)), self.num_rows, scratch_page=pool.scratch_page
         )
+        begin = 3 * self.num_rows
+        end = begin + len(arrays.kv_indices)
+        assert end <= len(self._packed), "no row has more pages than were foreseen"
         inputs = [batch.token_ids, zeros, batch.positions, zeros, batch.slots, scratch]
         attention.staging.send_into(self._packed, [*inputs, arrays.kv_indices])
-        begin = 3 * self.num_rows
         self._inputs.view(-1).copy_(self._packed[:begin])
-        kv_indices = self._packed[begin : begin + len(arrays.kv_indices)]
+        kv_indices = self._packed[begin:end]
         for kind, wrapper in self._part.wrappers.items():
             attention.plan_decode(wrapper, PageTable(arrays, kv_indices), kind)
 

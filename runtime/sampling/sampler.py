@@ -111,6 +111,6 @@ def tops(logits: Tensor, nums: Sequence[int]) -> list[Top]:
 
 def score(logits: Tensor, targets: NDArray[np.int32]) -> list[float]:
     """log p of each row's target. logits: [num_rows, vocab_size]; targets: [num_rows]."""
-    chosen = torch.from_numpy(targets.astype(np.int64))[:, None]
+    chosen = torch.from_numpy(targets.astype(np.int64)).to(logits.device)[:, None]
     scores: list[float] = logits.log_softmax(-1).gather(1, chosen)[:, 0].tolist()
     return scores
