@@ -6,7 +6,7 @@ tensors, so that every executor, the fake one of the tests included, reads the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence as List
+from collections.abc import Iterable, Mapping, Sequence as List
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,12 +35,14 @@ class Grant:
         return self.sequence.wants_sample and self.end == len(self.sequence.tokens)
 
     @property
-    def scored(self) -> range:
-        """Indices of the tokens whose log-probability this grant's rows give."""
-        first = self.sequence.score_from
-        if first is None:
+    def scored_at(self) -> range:
+        """Places, among what is computed of the sequence, behind which something is scored."""
+        sequence, last = self.sequence, len(self.sequence.tokens) - 1
+        if sequence.tree is not None:
+            return range(max(last, self.start), self.end)
+        if sequence.score_from is None:
             return range(0)
-        return range(max(first, self.start + 1), min(self.end + 1, len(self.sequence.tokens)))
+        return range(max(sequence.score_from - 1, self.start), min(self.end, last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,14 @@ class Batch:
     token_ids, positions, slots: [num_tokens]; a slot is page * page_size + offset. qo_indptr:
     [num_rows + 1] rows' borders in the tokens. kv_indptr: [num_rows + 1] their borders in
     kv_indices, the concatenated page tables. last_page_len: [num_rows] slots in use of the last
-    page. kv_lens: [num_rows] tokens that a row attends to. sample_at, score_at: indices into the
-    tokens whose logits are needed; score_targets: the token ids that are scored there.
+    page. kv_lens: [num_rows] tokens in its pages that a row attends to. sample_at, score_at:
+    indices into the tokens whose logits are needed; score_targets: the token ids that are scored
+    there, those of one place from score_indptr on.
+
+    trees: of each row that is no chain, for every token the place in the row of the one that it
+    follows, -1 if that is none of this step. Such a token attends to its line of these, to itself,
+    and to as many tokens as come before them in the row's pages, as they are before the step. What
+    no later step needs has no slot: -1.
     """
 
     grants: List[Grant]
@@ -66,8 +74,10 @@ class Batch:
     kv_lens: Int32
     sample_at: Int32
     score_at: Int32
+    score_indptr: Int32
     score_targets: Int32
     sampled: List[Grant] = field(default_factory=list)  # the grants behind sample_at, in order
+    trees: Mapping[int, Int32] = field(default_factory=dict)  # by row
 
     @property
     def num_tokens(self) -> int:
@@ -78,6 +88,46 @@ class Batch:
         return len(self.grants)
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A grant's tokens. places: where in the sequence's pages their KV is stored, or -1. kv_len,
+    parents: see `Batch`; a chain has no parents.
+    """
+
+    token_ids: List[int]
+    positions: Iterable[int]
+    places: Iterable[int]
+    kv_len: int
+    parents: Int32 | None = None
+
+
+def _chain(grant: Grant) -> Row:
+    tokens, places = grant.sequence.tokens, range(grant.start, grant.end)
+    return Row(tokens[grant.start : grant.end], places, places, grant.end)
+
+
+def _tree(grant: Grant) -> Row:
+    """The end of the tokens, if that is granted too, and nodes of the tree behind them."""
+    sequence, tree = grant.sequence, grant.sequence.tree
+    assert tree is not None, "nothing but a tree is behind the tokens"
+    start, num_tokens = grant.start, len(sequence.tokens)
+    first, end = max(0, start - num_tokens), grant.end - num_tokens
+    chain = range(start, num_tokens)
+    positions = [*chain, *(num_tokens + depth for depth in tree.depths[first:end])]
+    follows = [place - 1 for place in chain]
+    follows += [num_tokens + parent for parent in tree.parents[first:end]]
+    # Later nodes go on from the path to the last one.
+    path = {-1} if end == len(tree) else set(tree.path_to(end - 1))
+    stored = [num_tokens + tree.depths[node] if node in path else -1 for node in range(first, end)]
+    return Row(
+        token_ids=[*sequence.tokens[start:], *tree.tokens[first:end]],
+        positions=positions,
+        places=[*chain, *stored],
+        kv_len=positions[0],
+        parents=np.maximum(np.asarray(follows, dtype=np.int32) - start, -1),
+    )
+
+
 def build_batch(grants: List[Grant], page_size: int) -> Batch:
     """Lay the grants out as one ragged batch; each sequence has the pages for its grant."""
     token_ids: list[int] = []
@@ -86,24 +136,30 @@ def build_batch(grants: List[Grant], page_size: int) -> Batch:
     kv_indices: list[int] = []
     sample_at: list[int] = []
     score_at: list[int] = []
+    score_indptr = [0]
     score_targets: list[int] = []
     sampled: list[Grant] = []
-    qo_indptr, kv_indptr, kv_lens = [0], [0], []
+    trees: dict[int, Int32] = {}
+    kv_lens: list[int] = []
+    qo_indptr, kv_indptr = [0], [0]
     for grant in grants:
         sequence, first = grant.sequence, len(token_ids)
-        assert len(sequence.pages) * page_size >= grant.end, "a grant has pages for all its tokens"
-        token_ids += sequence.tokens[grant.start : grant.end]
-        for position in range(grant.start, grant.end):
-            positions.append(position)
-            page = sequence.pages[position // page_size]
-            slots.append(page * page_size + position % page_size)
-        kv_indices += sequence.pages[: -(-grant.end // page_size)]
-        kv_lens.append(grant.end)
+        row = _chain(grant) if grant.end <= len(sequence.tokens) else _tree(grant)
+        if row.parents is not None:
+            trees[len(kv_lens)] = row.parents
+        token_ids += row.token_ids
+        positions += row.positions
+        for place in row.places:
+            page = sequence.pages[place // page_size] if place >= 0 else -1
+            slots.append(page * page_size + place % page_size if place >= 0 else -1)
+        kv_indices += sequence.pages[: -(-row.kv_len // page_size)]
+        kv_lens.append(row.kv_len)
         qo_indptr.append(len(token_ids))
         kv_indptr.append(len(kv_indices))
-        for index in grant.scored:
-            score_at.append(first + index - 1 - grant.start)
-            score_targets.append(sequence.tokens[index])
+        for place in grant.scored_at:
+            score_at.append(first + place - grant.start)
+            score_targets += sequence.targets(place)
+            score_indptr.append(len(score_targets))
         if grant.samples:
             sample_at.append(len(token_ids) - 1)
             sampled.append(grant)
@@ -121,6 +177,8 @@ def build_batch(grants: List[Grant], page_size: int) -> Batch:
         kv_lens=lens,
         sample_at=np.asarray(sample_at, dtype=np.int32),
         score_at=np.asarray(score_at, dtype=np.int32),
+        score_indptr=np.asarray(score_indptr, dtype=np.int32),
         score_targets=np.asarray(score_targets, dtype=np.int32),
         sampled=sampled,
+        trees=trees,
     )

@@ -35,7 +35,8 @@ class Room:
         while num_fresh < len(path) and not path[-1 - num_fresh].locks:
             num_fresh += 1
         num_available, size = self._cache.num_available - num_fresh, self._cache.page_size
-        now = -(-num_tokens // size)
+        num_slots = sequence.num_slots(len(path) * size + num_tokens)
+        now = max(0, -(-num_slots // size) - len(path))
         if not self._running or now > num_available:
             return now <= num_available
         if self._num_promised is None:
@@ -52,7 +53,7 @@ class Room:
 
     def _num_ahead(self, sequence: Sequence) -> int:
         """Pages that it may want beyond those that it has."""
-        num_tokens = max(sequence.ahead.end, len(sequence.tokens))
+        num_tokens = max(sequence.ahead.end, sequence.max_slots)
         return max(0, -(-num_tokens // self._cache.page_size) - len(sequence.pages))
 
     def _together(self, sequence: Sequence, path: list[PageNode], num_fresh: int) -> list[Holder]:
@@ -78,7 +79,7 @@ class Room:
     ) -> Holder:
         literals, drawn = self._usage.expected(sequence.ahead, len(sequence.tokens))
         return Holder(
-            num_tokens=len(sequence.tokens) + literals,
+            num_tokens=sequence.max_slots + literals,
             num_steps=drawn + delay,
             num_pages=len(sequence.pages) if num_pages is None else num_pages,
             num_own=num_own,

@@ -236,7 +236,7 @@ class Scheduler:
             sequence.cached = sequence.computed
         if not sequence.counted:
             sequence.counted = True
-            self.counts.prompt_tokens += len(sequence.tokens)
+            self.counts.prompt_tokens += sequence.num_known
             self.counts.cached_tokens += sequence.computed
 
     def _adopt(self, sequence: Sequence, path: list[PageNode]) -> None:
@@ -249,7 +249,8 @@ class Scheduler:
 
     def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
         """Pages for `num_tokens` more computed tokens, all or none."""
-        end, size = sequence.computed + num_tokens, self.cache.page_size
+        end = sequence.num_slots(sequence.computed + num_tokens)
+        size = self.cache.page_size
         if end <= len(sequence.pages) * size:
             return True
         needed = -(-end // size) - len(sequence.pages)
@@ -262,8 +263,8 @@ class Scheduler:
         return True
 
     def _share_full_pages(self, sequence: Sequence) -> None:
-        size = self.cache.page_size
-        while (end := (len(sequence.nodes) + 1) * size) <= sequence.computed:
+        size, num_computed = self.cache.page_size, min(sequence.computed, len(sequence.tokens))
+        while (end := (len(sequence.nodes) + 1) * size) <= num_computed:
             index = len(sequence.nodes)
             parent = sequence.nodes[-1] if sequence.nodes else self.cache.root
             key = tuple(sequence.tokens[end - size : end])

@@ -1,4 +1,4 @@
-"""One `select` being scored: a sequence for each option, from one common border on.
+"""One `select` being scored: all options in one pass, from one common border on.
 
 Owns the token ids of the options and the collection of their log-probabilities. Knows no queue: the
 programs hand its sequences to the scheduler.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence as List
 
 from runtime.sequence import Sequence
+from runtime.token_tree import TokenTree
 from runtime.tokenizer import Tokenizer
 from sgdsl.choices import ChoiceScores, Token
 from sgdsl.machine import Piece
@@ -17,76 +18,92 @@ from sgdsl.machine import Piece
 class Scoring:
     """`tokens`: the prompt. All options are tokenised together with the end of the prompt, and
     scored from the first token on in which any of them departs from it: the same prompt for all of
-    them.
+    them, and behind it the tree of what they share.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, tokens: List[int], choices: List[str], *, unconditional: bool
     ) -> None:
-        self._tokenizer = tokenizer
-        start = tokenizer.start_token_id
-        prompts = [_joined(tokenizer, tokens, choice) for choice in choices]
-        border = _common_length(tokens, prompts)
-        if border == 0:  # nothing is left before the options, but a token needs one before it
-            prompts = [[start, *prompt] for prompt in prompts]
-            border = 1
-        self._conditional = [Sequence(prompt, score_from=border) for prompt in prompts]
-        self._unconditional: list[Sequence] = []
+        joined = [tokenizer.continue_with(tokens, [Piece(choice)]) for choice in choices]
+        kept = min(keep for keep, _ in joined)
+        ends = [[*tokens[kept:keep], *following] for keep, following in joined]
+        width = _common_length(tokens[kept:], ends)
+        start = [tokenizer.start_token_id]  # a token that is scored needs one before it
+        before = tokens[: kept + width] or start
+        self._conditional = _Options(tokenizer, before, [end[width:] for end in ends])
+        self._unconditional = None
         if unconditional:
-            self._unconditional = [
-                Sequence([start, *tokenizer.encode(choice)], score_from=1) for choice in choices
-            ]
-        self._scores: dict[int, list[float]] = {s.id: [] for s in self.sequences}
+            alone = [tokenizer.encode(choice) for choice in choices]
+            self._unconditional = _Options(tokenizer, start, alone)
+
+    @property
+    def _parts(self) -> list[_Options]:
+        return [each for each in (self._conditional, self._unconditional) if each is not None]
 
     @property
     def sequences(self) -> list[Sequence]:
-        return self._conditional + self._unconditional
+        return [part.sequence for part in self._parts if not part.is_scored]
 
     @property
     def num_tokens(self) -> int:
-        """The longest sequence's length."""
-        return max(len(sequence.tokens) for sequence in self.sequences)
+        """The longest option's length, with what stands before it."""
+        return max(part.num_tokens for part in self._parts)
 
-    def accept(self, sequence: Sequence, first: int, scores: List[float]) -> None:
-        """Log-probabilities of the sequence's tokens from index `first` on. After a preemption they
-        come again.
+    def accept(self, sequence: Sequence, place: int, scores: List[float]) -> bool:
+        """Log-probabilities of what follows from this place of the sequence on. After a preemption
+        they come again. True if the sequence is scored.
         """
-        assert sequence.score_from is not None, "a scored sequence says from where on"
-        self._scores[sequence.id][first - sequence.score_from :] = scores
-
-    def is_scored(self, sequence: Sequence) -> bool:
-        assert sequence.score_from is not None, "a scored sequence says from where on"
-        return len(self._scores[sequence.id]) == len(sequence.tokens) - sequence.score_from
+        part = next(part for part in self._parts if part.sequence is sequence)
+        part.accept(place, scores)
+        return part.is_scored
 
     @property
     def done(self) -> bool:
-        return all(self.is_scored(sequence) for sequence in self.sequences)
+        return all(part.is_scored for part in self._parts)
 
     def result(self) -> ChoiceScores:
+        alone = self._unconditional
         return ChoiceScores(
-            conditional=[self._scores[s.id] for s in self._conditional],
-            unconditional=[self._scores[s.id] for s in self._unconditional] or None,
-            tokens=[self._tokens(s) for s in self._conditional],
-            unconditional_tokens=[self._tokens(s) for s in self._unconditional] or None,
+            conditional=self._conditional.scores(),
+            unconditional=None if alone is None else alone.scores(),
+            tokens=self._conditional.texts(),
+            unconditional_tokens=None if alone is None else alone.texts(),
         )
 
-    def _tokens(self, sequence: Sequence) -> list[Token]:
-        """Those that were scored."""
-        return [
+
+class _Options:
+    """The options' tokens behind `before`."""
+
+    def __init__(self, tokenizer: Tokenizer, before: List[int], options: List[List[int]]) -> None:
+        self._tokenizer = tokenizer
+        self._tree = tree = TokenTree(options)
+        self._scores: list[float] = []  # of the tree's edges
+        self.sequence = Sequence(before, tree=tree)
+        self.num_tokens = len(before) + max(map(len, tree.paths))
+
+    def accept(self, place: int, scores: List[float]) -> None:
+        self._scores[self._tree.first_edge(place - len(self.sequence.tokens)) :] = scores
+
+    @property
+    def is_scored(self) -> bool:
+        return len(self._scores) == len(self._tree.edges)
+
+    def scores(self) -> list[list[float]]:
+        return [[self._scores[edge] for edge in path] for path in self._tree.paths]
+
+    def texts(self) -> list[list[Token]]:
+        """The tokens that were scored."""
+        edges = [
             (token, self._tokenizer.decode([token]).decode("utf-8", "replace"))
-            for token in sequence.tokens[sequence.score_from :]
+            for token in self._tree.edges
         ]
+        return [[edges[edge] for edge in path] for path in self._tree.paths]
 
 
-def _common_length(tokens: List[int], prompts: List[list[int]]) -> int:
-    """How many first tokens all of these share; every prompt keeps one behind them."""
-    longest = min(len(tokens), *(len(prompt) - 1 for prompt in prompts))
+def _common_length(tokens: List[int], ends: List[list[int]]) -> int:
+    """How many first tokens all of these share; every end keeps one behind them."""
+    longest = min(len(tokens), *(len(end) - 1 for end in ends))
     for index in range(longest):
-        if any(prompt[index] != tokens[index] for prompt in prompts):
+        if any(end[index] != tokens[index] for end in ends):
             return index
     return longest
-
-
-def _joined(tokenizer: Tokenizer, tokens: List[int], choice: str) -> list[int]:
-    keep, following = tokenizer.continue_with(tokens, [Piece(choice)])
-    return [*tokens[:keep], *following]

@@ -15,6 +15,7 @@ from runtime.foresight import Ahead
 
 if TYPE_CHECKING:
     from runtime.cache.prefix import PageNode
+    from runtime.token_tree import TokenTree
 
 _sequence_ids = itertools.count()
 
@@ -22,7 +23,9 @@ _sequence_ids = itertools.count()
 class Sequence:
     """`score_from`: token index from which on the log-probability of every token is wanted (the
     rows before those tokens are computed even if the cache holds them); None when none is.
-    `num_top`: so many of the likeliest tokens are wanted there too. `wants_sample`: when the gap
+    `num_top`: so many of the likeliest tokens are wanted there too. `tree`: texts that go on from
+    the last token, all of whose log-probabilities are wanted; its nodes are known, and are computed
+    in their order behind the tokens. `wants_sample`: when the gap
     closes, the next token is drawn. `group`: the run it belongs to; runs that came later have
     higher ones. `work`: tokens that the run has still to compute, where a policy asks. `ahead`:
     what may come behind the known tokens before the sequence parks.
@@ -43,12 +46,18 @@ class Sequence:
         "score_from",
         "stale_from",
         "tokens",
+        "tree",
         "wants_sample",
         "work",
     )
 
     def __init__(
-        self, tokens: Iterable[int] = (), *, score_from: int | None = None, num_top: int = 0
+        self,
+        tokens: Iterable[int] = (),
+        *,
+        score_from: int | None = None,
+        num_top: int = 0,
+        tree: TokenTree | None = None,
     ) -> None:
         self.id = self.group = next(_sequence_ids)
         self.priority = self.work = 0
@@ -56,6 +65,7 @@ class Sequence:
         self.tokens: list[int] = list(tokens)
         self.score_from = score_from
         self.num_top = num_top
+        self.tree = tree
         self.wants_sample = False
         self.stale_from: int | None = None
         self.computed = 0
@@ -86,11 +96,15 @@ class Sequence:
     # What both may read.
 
     @property
+    def num_known(self) -> int:
+        return len(self.tokens) + (0 if self.tree is None else len(self.tree))
+
+    @property
     def goal(self) -> int:
         """How many tokens are to be computed: all but the last of a scored text, unless what would
         follow it is asked for too.
         """
-        return len(self.tokens) - (self.score_from is not None and not self.wants_sample)
+        return self.num_known - (self.score_from is not None and not self.wants_sample)
 
     @property
     def gap(self) -> int:
@@ -98,12 +112,36 @@ class Sequence:
         goal = len(self.tokens)  # inlined, since every step asks every sequence
         if self.score_from is not None and not self.wants_sample:
             goal -= 1
+        if self.tree is not None:
+            goal += len(self.tree)
         return goal - (self.computed if self.stale_from is None else self.valid)
 
     @property
     def valid(self) -> int:
         """Tokens whose KV exists and still belongs to them."""
         return self.computed if self.stale_from is None else min(self.computed, self.stale_from)
+
+    def targets(self, place: int) -> list[int]:
+        """The tokens that are scored behind this one of those that are computed."""
+        if self.tree is None:
+            return self.tokens[place + 1 : place + 2]
+        return self.tree.behind(place - len(self.tokens))
+
+    def num_slots(self, computed: int) -> int:
+        """Places in pages that are needed once the first `computed` tokens are. Of a tree that is
+        one for each depth of the path that later nodes go on from, and none when all is computed.
+        """
+        beyond = computed - len(self.tokens)
+        if beyond <= 0 or self.tree is None:
+            return computed
+        if beyond == len(self.tree):
+            return len(self.tokens)
+        return len(self.tokens) + self.tree.depths[beyond - 1] + 1
+
+    @property
+    def max_slots(self) -> int:
+        """The most that may be needed for what is known."""
+        return len(self.tokens) + (0 if self.tree is None else self.tree.height)
 
     @property
     def cacheable(self) -> int:
@@ -112,4 +150,4 @@ class Sequence:
         return max(0, last if self.score_from is None else min(last, self.score_from - 1))
 
     def __repr__(self) -> str:
-        return f"<sequence {self.id}: {len(self.tokens)} known, {self.computed} computed>"
+        return f"<sequence {self.id}: {self.num_known} known, {self.computed} computed>"

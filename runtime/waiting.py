@@ -81,7 +81,7 @@ class WaitingQueue:
         assert sequence.id not in self._places, "a sequence waits once"
         place = Place(sequence, next(self._tickets), self._cache.root)
         self._places[sequence.id] = place
-        self.num_tokens += len(sequence.tokens)
+        self.num_tokens += sequence.num_known
         if self.policy.by_tree:
             self._descend(place, self._cache.root)
         else:
@@ -89,7 +89,7 @@ class WaitingQueue:
 
     def remove(self, sequence: Sequence) -> None:
         place = self._places.pop(sequence.id)
-        self.num_tokens -= len(sequence.tokens)
+        self.num_tokens -= sequence.num_known
         self._aside.pop(sequence.id, None)
         if self.policy.by_tree:
             self._leave(place)

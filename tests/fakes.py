@@ -75,6 +75,9 @@ class HashExecutor:
         self.log.append(batch.num_tokens)
         hashes: list[int] = []
         for row in range(batch.num_rows):
+            if row in batch.trees:
+                hashes += self._tree(batch, row)
+                continue
             pages = batch.kv_indices[batch.kv_indptr[row] : batch.kv_indptr[row + 1]].tolist()
             for index in range(batch.qo_indptr[row], batch.qo_indptr[row + 1]):
                 position = int(batch.positions[index])
@@ -89,6 +92,30 @@ class HashExecutor:
             assert used == batch.last_page_len[row], "last_page_len follows from kv_lens"
         if self.memory is not None and batch.num_tokens > self.memory:
             raise MemoryError(f"{batch.num_tokens} tokens")
+        return hashes
+
+    def _tree(self, batch: Batch, row: int) -> list[int]:
+        """A row whose tokens follow those that its tree says; what is stored is stored at the end,
+        since tokens attend to the pages as they were.
+        """
+        pages = batch.kv_indices[batch.kv_indptr[row] : batch.kv_indptr[row + 1]].tolist()
+        begin, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
+        hashes: list[int] = []
+        for index, parent in zip(range(begin, end), batch.trees[row].tolist(), strict=True):
+            position = int(batch.positions[index])
+            assert parent < len(hashes), "a token comes behind the one that it follows"
+            if parent >= 0:
+                assert position == batch.positions[begin + parent] + 1, "positions follow the tree"
+                before = hashes[parent]
+            else:
+                assert position <= batch.kv_lens[row], "a row's pages hold what its tokens follow"
+                before = self._read(pages, position - 1, batch.page_size) if position else 0
+            hashes.append(extend_hash(before, int(batch.token_ids[index])))
+        for index, found in zip(range(begin, end), hashes, strict=True):
+            if batch.slots[index] >= 0:
+                place = batch.positions[index] % batch.page_size
+                assert batch.slots[index] % batch.page_size == place, "a slot is a position's"
+                self.slots[batch.slots[index]] = found
         return hashes
 
     def _read(self, pages: list[int], position: int, page_size: int) -> int:
@@ -109,9 +136,10 @@ class HashExecutor:
             tops.append(likeliest(known, row.num_top))
         scores, score_tops = [], []
         nums = request.score_tops or [0] * len(batch.score_at)
-        for at, target, num in zip(batch.score_at, batch.score_targets, nums, strict=True):
+        targets = np.split(batch.score_targets, batch.score_indptr[1:-1])
+        for at, here, num in zip(batch.score_at, targets, nums, strict=False):
             known = log_softmax(hash_logits(hidden[at], self.vocab_size))
-            scores.append(float(known[target]))
+            scores += known[here].tolist()
             score_tops.append(likeliest(known, num))
         return Sampled(tokens, logprobs, scores, tops, score_tops)
 

@@ -45,7 +45,8 @@ class AttentionPlan(Protocol):
         sinks: Tensor | None = None,
     ) -> Tensor:
         """queries: [num_tokens, num_heads, head_dim]; keys, values: [num_tokens, num_kv_heads,
-        head_dim] of the new tokens, which are stored in the KV pool first. sinks: [num_heads], a
+        head_dim] of the new tokens, which are stored in the KV pool where they have a slot; of a
+        tree (`Batch.trees`) that is done after the pages of its row are read. sinks: [num_heads], a
         score more in each softmax, whose weight goes to no value. Returns what `queries` is like.
         """
 

@@ -4,7 +4,9 @@ Owns how a ragged batch attends to its pages. Two shapes of work, planned once a
 every layer. Rows of one token (decodes) read keys and values where they lie in the pool: which
 query meets which slot is a sparse matrix, whose products are computed entry by entry, and nothing
 is gathered. Where such rows share first pages, these are read once for all of them (Hydragen,
-arXiv:2402.05099). Rows of several tokens (prefill) are computed one at a time.
+arXiv:2402.05099). Rows of several tokens (prefill, trees of options) are computed one at a time: a
+token attends to what was computed before the step, and to those of its own row that it follows.
+That is done before new KV is stored, since a tree's may take the place of older.
 
 KV is float32 whatever the model's weights are: torch has the sparse product in no smaller type, and
 it reads 16-bit KV no faster.
@@ -23,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from runtime.attention.base import AttentionKind
-from runtime.batch import Batch
+from runtime.batch import Batch, Int32
 from runtime.cache.kv import KVPool
 
 WORTH_SHARING = 128
@@ -58,14 +60,18 @@ class DecodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
-    """A row of several tokens. pages: int64 [P]; bias: [num_tokens, kv_len] 0, or -inf at tokens
-    that come later.
+    """A row of several tokens. pages: int64 [P], which hold what was computed before; bias:
+    [num_tokens, num_before + num_tokens] 0, or -inf where a token does not attend.
     """
 
     start: int
     end: int
     pages: Tensor
     bias: Tensor
+
+    @property
+    def num_before(self) -> int:
+        return self.bias.shape[1] - self.bias.shape[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,8 @@ class TorchPlan:
 
     pool: KVPool
     page_size: int
-    slots: Tensor  # int64 [num_tokens]: where the new KV goes
+    slots: Tensor  # int64 [num_stored]: where the new KV goes
+    stored: Tensor | None  # int64 [num_stored]: the tokens that have a slot; None: all
     decodes: list[DecodeGroup]
     prefills: list[PrefillRow]
 
@@ -91,16 +98,20 @@ class TorchPlan:
         """See `AttentionPlan`."""
         assert kind == AttentionKind(kind.scale) and sinks is None, "other models are refused"
         scale = kind.scale
-        self.pool.write(layer, self.slots, keys, values)
         cached_keys, cached_values = self.pool.keys[layer], self.pool.values[layer]
         wanted = queries.float()
         out = torch.empty(wanted.shape)
+        for row in self.prefills:
+            here = slice(row.start, row.end)
+            all_keys = self._with_own(row, cached_keys, keys[here])
+            all_values = self._with_own(row, cached_values, values[here])
+            out[here] = _prefill(wanted[here], all_keys, all_values, row.bias, scale)
+        if self.stored is not None:
+            keys, values = keys[self.stored], values[self.stored]
+        self.pool.write(layer, self.slots, keys, values)
         for group in self.decodes:
             asked = wanted[group.tokens]
             out[group.tokens] = self._decode(group, asked, cached_keys, cached_values, scale)
-        for row in self.prefills:
-            asked = wanted[row.start : row.end]
-            out[row.start : row.end] = self._prefill(row, asked, cached_keys, cached_values, scale)
         return out.to(queries.dtype)
 
     def _decode(
@@ -138,29 +149,39 @@ class TorchPlan:
             mixed += shared.view(num_kv_heads, rows, -1, dim).transpose(0, 1).reshape(mixed.shape)
         return mixed
 
-    def _prefill(
-        self, row: PrefillRow, queries: Tensor, keys: Tensor, values: Tensor, scale: float
-    ) -> Tensor:
-        """[num_tokens, num_heads, head_dim] of one row."""
-        _, num_heads, dim = queries.shape
-        num_kv_heads, kv_len = keys.shape[0], row.bias.shape[1]
-        # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
-        grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
-        shape = (num_kv_heads, num_heads // num_kv_heads, kv_len, dim)
-        mixed = functional.scaled_dot_product_attention(
-            grouped,
-            self._read(keys, row.pages)[:, None, :kv_len].expand(shape),
-            self._read(values, row.pages)[:, None, :kv_len].expand(shape),
-            attn_mask=row.bias,
-            scale=scale,
-        )
-        return mixed.flatten(0, 1).transpose(0, 1)
+    def _with_own(self, row: PrefillRow, cached: Tensor, own: Tensor) -> Tensor:
+        """[num_kv_heads, num_before + num_tokens, head_dim]: what lies in the row's pages, then
+        own: [num_tokens, num_kv_heads, head_dim].
+        """
+        turned = own.transpose(0, 1).to(cached.dtype)
+        if not row.num_before:
+            return turned
+        return torch.cat([self._read(cached, row.pages)[:, : row.num_before], turned], dim=1)
 
     def _read(self, cached: Tensor, pages: Tensor) -> Tensor:
         """cached: [num_kv_heads, num_slots, head_dim]; all slots of `pages`, one after another."""
         num_kv_heads, _, dim = cached.shape
         in_pages = cached.view(num_kv_heads, -1, self.page_size * dim)
         return in_pages.index_select(1, pages).view(num_kv_heads, -1, dim)
+
+
+def _prefill(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float) -> Tensor:
+    """keys, values: [num_kv_heads, kv_len, head_dim]; bias: [num_tokens, kv_len]. Returns what
+    `queries` is like: [num_tokens, num_heads, head_dim].
+    """
+    _, num_heads, dim = queries.shape
+    num_kv_heads, kv_len, _ = keys.shape
+    # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
+    grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
+    shape = (num_kv_heads, num_heads // num_kv_heads, kv_len, dim)
+    mixed = functional.scaled_dot_product_attention(
+        grouped,
+        keys[:, None].expand(shape),
+        values[:, None].expand(shape),
+        attn_mask=bias,
+        scale=scale,
+    )
+    return mixed.flatten(0, 1).transpose(0, 1)
 
 
 class TorchAttention:
@@ -176,21 +197,24 @@ class TorchAttention:
 
 def _plan(batch: Batch, pool: KVPool, *, num_heads: int) -> TorchPlan:
     """Sort the batch's rows into decode groups and prefill rows."""
-    lengths = np.diff(batch.qo_indptr)
+    decodes = np.diff(batch.qo_indptr) == 1
+    decodes[list(batch.trees)] = False
     groups = [
         group
-        for rows, num_shared in _clusters(batch, np.flatnonzero(lengths == 1).tolist())
+        for rows, num_shared in _clusters(batch, np.flatnonzero(decodes).tolist())
         for group in _even_groups(batch, rows, num_shared)
     ]
+    stored = np.flatnonzero(batch.slots >= 0)
     return TorchPlan(
         pool=pool,
         page_size=batch.page_size,
-        slots=torch.from_numpy(batch.slots.astype(np.int64)),
+        slots=torch.from_numpy(batch.slots[stored].astype(np.int64)),
+        stored=None if len(stored) == len(batch.slots) else torch.from_numpy(stored),
         decodes=[
             _decode_group(batch, rows, num_shared, pool=pool, num_heads=num_heads)
             for rows, num_shared in groups
         ],
-        prefills=[_prefill_row(batch, row) for row in np.flatnonzero(lengths > 1).tolist()],
+        prefills=[_prefill_row(batch, row) for row in np.flatnonzero(~decodes).tolist()],
     )
 
 
@@ -280,12 +304,27 @@ def _decode_group(
 
 def _prefill_row(batch: Batch, row: int) -> PrefillRow:
     start, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
-    kv_len = int(batch.kv_lens[row])
-    positions = torch.arange(kv_len - (end - start), kv_len)
-    later = torch.arange(kv_len)[None, :] > positions[:, None]
+    parents = batch.trees.get(row)
+    num_before = int(batch.positions[start])
+    if parents is None:
+        sees = np.tri(end - start, num_before + end - start, num_before, dtype=bool)
+    else:
+        sees = _seen_in_tree(parents, batch.positions[start:end], num_before)
+    pages = _pages(batch, row)[: -(-num_before // batch.page_size)]
     return PrefillRow(
         start=start,
         end=end,
-        pages=torch.from_numpy(_pages(batch, row).astype(np.int64)),
-        bias=torch.zeros(later.shape).masked_fill_(later, -torch.inf),
+        pages=torch.from_numpy(pages.astype(np.int64)),
+        bias=torch.from_numpy(np.where(sees, np.float32(0.0), np.float32(-np.inf))),
     )
+
+
+def _seen_in_tree(parents: Int32, positions: Int32, num_before: int) -> NDArray[np.bool_]:
+    """What each token attends to: [num_tokens, num_before + num_tokens]."""
+    own = np.eye(len(parents), dtype=bool)
+    for token, parent in enumerate(parents):
+        if parent >= 0:
+            own[token] |= own[parent]
+    # Its line in the row is as long as what it attends to before the row is short.
+    before = np.arange(num_before) < (positions + 1 - own.sum(axis=1))[:, None]
+    return np.concatenate([before, own], axis=1)

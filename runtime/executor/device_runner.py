@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,11 +78,11 @@ class DeviceRunner:
         tokens, logprobs, found = self._draw(hidden[:num_drawn], request)
         scores: list[float] = []
         score_tops: list[Top] = []
-        for begin in range(num_drawn, len(hidden), SCORED_AT_ONCE):
-            logits = self._model.logits(hidden[begin : begin + SCORED_AT_ONCE])
-            here = slice(begin - num_drawn, begin - num_drawn + SCORED_AT_ONCE)
-            scores += score(logits, batch.score_targets[here])
-            score_tops += tops(logits, request.score_tops[here])
+        for begin in range(0, len(batch.score_at), SCORED_AT_ONCE):
+            logits = self._model.logits(hidden[num_drawn + begin :][:SCORED_AT_ONCE])
+            bounds = batch.score_indptr[begin : begin + len(logits) + 1]
+            scores += score(logits, batch.score_targets[bounds[0] : bounds[-1]], np.diff(bounds))
+            score_tops += tops(logits, request.score_tops[begin : begin + len(logits)])
         return Sampled(tokens, logprobs, scores, found, score_tops)
 
     def _draw(

@@ -56,8 +56,8 @@ class SampleRequest:
 class Sampled:
     """tokens, logprobs: per row of `sample_at` (NO_TOKEN where there is none; 0.0 where it was not
     asked for; natural logarithm of the model's own probability, before temperature, penalties and
-    masks). scores: per `score_at`. tops, score_tops: the likeliest tokens of each row and of each
-    `score_at`, as many as were asked for; no entries at all where nobody asks.
+    masks). scores: per `score_targets`. tops, score_tops: the likeliest tokens of each row and of
+    each `score_at`, as many as were asked for; no entries at all where nobody asks.
     """
 
     tokens: Sequence[int]

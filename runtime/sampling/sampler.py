@@ -109,8 +109,13 @@ def tops(logits: Tensor, nums: Sequence[int]) -> list[Top]:
     return found
 
 
-def score(logits: Tensor, targets: NDArray[np.int32]) -> list[float]:
-    """log p of each row's target. logits: [num_rows, vocab_size]; targets: [num_rows]."""
-    chosen = torch.from_numpy(targets.astype(np.int64)).to(logits.device)[:, None]
-    scores: list[float] = logits.log_softmax(-1).gather(1, chosen)[:, 0].tolist()
+def score(
+    logits: Tensor, targets: NDArray[np.int32], num_targets: NDArray[np.int32]
+) -> list[float]:
+    """log p of each target. logits: [num_rows, vocab_size]; num_targets: [num_rows], how many of
+    the targets are a row's.
+    """
+    rows = torch.from_numpy(np.repeat(np.arange(len(logits)), num_targets)).to(logits.device)
+    chosen = torch.from_numpy(targets.astype(np.int64)).to(logits.device)
+    scores: list[float] = logits.log_softmax(-1)[rows, chosen].tolist()
     return scores

@@ -32,6 +32,7 @@ class HashService(Service):
         self, tokenizer: Tokenizer, *, num_pages: int, hopes: bool = False, **options: Any
     ) -> None:
         config = RuntimeConfig(**options)
+        self.tokenizer = tokenizer
         self.executor = HashExecutor(vocab_size=VOCAB_SIZE, num_slots=num_pages * config.page_size)
         self.grammars = grammars = GrammarStore(tokenizer.vocabulary)
         self.engine = assemble(

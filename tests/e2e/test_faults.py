@@ -209,7 +209,7 @@ def test_a_row_without_a_token_to_draw_fails_alone(make_service: MakeService) ->
         ]
         return Sampled(tokens, drawn.logprobs, drawn.scores)
 
-    victim = service.engine.programs._tokenizer.encode("the license 7")[-1]
+    victim = service.tokenizer.encode("the license 7")[-1]
     service.executor.sample = without_one  # type: ignore[method-assign]
     states = write.run_batch(rows(10, 2), backend=service)
     failed = [index for index, state in enumerate(states) if state.error() is not None]

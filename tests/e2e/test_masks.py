@@ -39,8 +39,8 @@ def one_by_one(service: HashService, batch: Batch) -> list[list[int]]:
     """Each row's own mask, from a cursor of its own."""
     expected = []
     for grant in batch.sampled:
-        generation = service.engine.programs._owners[grant.sequence.id].generation
-        row = np.full(service.engine.programs._tokenizer.vocabulary.num_words, -1, dtype=np.int32)
+        generation = service.engine.programs.roster.owner(grant.sequence).generation
+        row = np.full(service.tokenizer.vocabulary.num_words, -1, dtype=np.int32)
         if generation.is_masked:
             if generation.matcher is not None:
                 generation.matcher.fork().fill_bitmask(row)

@@ -14,6 +14,7 @@ from runtime.policies import POLICIES
 from runtime.sampling.request import SampleRequest, SampleRow
 from runtime.scheduler import AGEING, Scheduler
 from runtime.sequence import Sequence
+from runtime.token_tree import TokenTree
 from tests.fakes import HashExecutor, Hope, extend_hash, hash_logits, log_softmax
 
 VOCAB = 50
@@ -61,7 +62,7 @@ class Harness:
         if self.hopes:
             self.scheduler.usage = Hope()
         self.executor = HashExecutor(vocab_size=VOCAB, num_slots=self.num_pages * PAGE)
-        self.scores: dict[int, dict[int, float]] = {}
+        self.scores: dict[int, dict[int, list[float]]] = {}
 
     def step(self) -> list[tuple[Sequence, int]]:
         """One turn; returns who drew which token (not appended yet)."""
@@ -75,8 +76,10 @@ class Harness:
         self.scheduler.commit(grants)
         scores = list(sampled.scores)
         for grant in grants:
-            for index in grant.scored:
-                self.scores.setdefault(grant.sequence.id, {})[index] = scores.pop(0)
+            for place in grant.scored_at:
+                found = [scores.pop(0) for _ in grant.sequence.targets(place)]
+                self.scores.setdefault(grant.sequence.id, {})[place] = found
+        assert not scores
         return [
             (grant.sequence, token)
             for grant, token in zip(batch.sampled, sampled.tokens, strict=True)
@@ -181,7 +184,62 @@ def test_every_score_is_the_naive_one(
         assert sequence.score_from is not None
         expected = naive_score(sequence.tokens, sequence.score_from)
         found = harness.scores[sequence.id]
-        assert [found[i] for i in sorted(found)] == pytest.approx(expected, abs=1e-9)
+        told = [score for place in sorted(found) for score in found[place]]
+        assert told == pytest.approx(expected, abs=1e-9)
+    harness.check_idle()
+
+
+token = st.integers(0, 2)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    harnesses,
+    st.lists(
+        st.tuples(
+            st.lists(token, min_size=1, max_size=30),
+            st.lists(st.lists(token, max_size=20), min_size=1, max_size=12),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    prompts(),
+)
+def test_every_score_of_a_tree_is_the_naive_one(
+    harness: Harness, asked: list[tuple[list[int], list[list[int]]]], others: list[list[int]]
+) -> None:
+    """Among others that draw tokens, whatever the budget, and when pages run out."""
+    trees = {}
+    for before, texts in asked:
+        tree = TokenTree(texts)
+        sequence = Sequence(before, tree=tree)
+        if tree.edges and sequence.max_slots <= harness.num_pages * PAGE:
+            trees[sequence.id] = sequence, tree, texts
+            harness.scheduler.add(sequence)
+    drawing = {}
+    for prompt in others:
+        sequence = Sequence(prompt)
+        sequence.want_sample()
+        drawing[sequence.id] = sequence
+        harness.scheduler.add(sequence)
+    waiting = {key: sequence for key, (sequence, _, _) in trees.items()}
+    for _ in range(3000):
+        for sequence, drawn in harness.step():
+            assert drawn == naive_next(sequence.tokens)
+            harness.scheduler.remove(drawing.pop(sequence.id))
+        for key in list(waiting):
+            found = harness.scores.get(key, {})
+            if sum(map(len, found.values())) == len(trees[key][1].edges):
+                harness.scheduler.remove(waiting.pop(key))
+        if not waiting and not drawing:
+            break
+    for key, (sequence, tree, texts) in trees.items():
+        found = harness.scores[key]
+        told = [score for place in sorted(found) for score in found[place]]
+        for path, text in zip(tree.paths, texts, strict=True):
+            whole = [*sequence.tokens, *text]
+            expected = naive_score(whole, len(sequence.tokens))
+            assert [told[edge] for edge in path] == pytest.approx(expected, abs=1e-9)
     harness.check_idle()
 
 

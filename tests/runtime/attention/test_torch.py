@@ -12,6 +12,7 @@ from runtime.attention.torch import TorchAttention
 from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.sequence import Sequence
+from runtime.token_tree import TokenTree
 
 PAGE, HEAD_DIM, KV_HEADS, PER_KV = 4, 8, 2, 3
 NUM_PAGES = 64
@@ -78,6 +79,72 @@ def test_every_row_attends_to_its_own_prefix(
         torch.testing.assert_close(found[start:end].double(), expected, atol=1e-5, rtol=1e-5)
         new_slots = torch.tensor(slots[grant.start :])
         torch.testing.assert_close(pool.keys[0][:, new_slots], keys[start:end].transpose(0, 1))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    num_tokens=st.integers(1, 9),
+    texts=st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=12),
+    neighbour=st.integers(0, 6),
+    data=st.data(),
+)
+def test_a_token_of_a_tree_attends_to_its_own_line(
+    num_tokens: int, texts: list[list[int]], neighbour: int, data: st.DataObject
+) -> None:
+    """Wherever the step begins and ends, and whatever is stored over what it reads. `neighbour`: so
+    many tokens of another row.
+    """
+    tree = TokenTree(texts)
+    sequence = Sequence(range(num_tokens), tree=tree)
+    start = data.draw(st.integers(0, sequence.goal - 1))
+    end = data.draw(st.integers(start + 1, sequence.goal))
+    pages = np.random.default_rng(start).permutation(NUM_PAGES).tolist()
+    sequence.pages = pages[: -(-sequence.max_slots // PAGE)]
+    sequence.computed = start
+    other = Sequence(range(neighbour + 5))
+    other.pages, other.computed = pages[-3:], 5
+    grants = [Grant(sequence, start, end - start)]
+    if neighbour:
+        grants.append(Grant(other, 5, neighbour))
+    pool = KVPool(
+        num_layers=1, num_kv_heads=KV_HEADS, head_dim=HEAD_DIM, num_slots=PAGE * NUM_PAGES
+    )
+    pool.keys.normal_()
+    pool.values.normal_()
+    before = pool.keys[0].clone(), pool.values[0].clone()
+    batch = build_batch(grants, PAGE)
+    queries = torch.randn(batch.num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
+    keys = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
+    values = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
+    plan = TorchAttention(pool, num_heads=KV_HEADS * PER_KV).plan(batch)
+    found = plan.run(0, queries, keys, values, kind=AttentionKind(scale=0.3))
+
+    def slot(position: int) -> int:
+        return int(sequence.pages[position // PAGE] * PAGE + position % PAGE)
+
+    for place in range(start, end):
+        line = list(range(min(place + 1, num_tokens)))
+        if place >= num_tokens:
+            line += [num_tokens + node for node in tree.path_to(place - num_tokens)]
+        known_keys, known_values = (
+            torch.stack(
+                [
+                    new[each - start] if each >= start else cached[:, slot(position)]
+                    for position, each in enumerate(line)
+                ]
+            ).double()
+            for cached, new in zip(before, (keys, values), strict=True)
+        )
+        here = slice(place - start, place - start + 1)
+        expected = textbook(queries[here].double(), known_keys, known_values, 0.3)
+        torch.testing.assert_close(found[here].double(), expected, atol=1e-5, rtol=1e-5)
+    if end < sequence.goal:  # what goes on finds its line in the pages
+        line = list(range(min(end, num_tokens)))
+        if end > num_tokens:
+            line += [num_tokens + node for node in tree.path_to(end - 1 - num_tokens)]
+        for position, each in enumerate(line):
+            kept = keys[each - start] if each >= start else before[0][:, slot(position)]
+            torch.testing.assert_close(pool.keys[0][:, slot(position)], kept)
 
 
 def test_untouched_slots_never_matter() -> None:

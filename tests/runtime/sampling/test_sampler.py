@@ -113,9 +113,10 @@ def test_scores_and_logprobs_are_the_model_s_own() -> None:
     torch.manual_seed(2)
     logits = torch.randn(3, VOCAB)
     known = logits.log_softmax(-1)
-    targets = np.array([1, 5, 69], dtype=np.int32)
-    assert score(logits, targets) == pytest.approx(
-        [float(known[i, t]) for i, t in enumerate(targets)]
+    targets = np.array([1, 5, 69, 5], dtype=np.int32)
+    found = score(logits, targets, np.array([1, 0, 3], dtype=np.int32))
+    assert found == pytest.approx(
+        [float(known[i, t]) for i, t in zip((0, 2, 2, 2), targets, strict=True)]
     )
     rows = [SampleRow(temperature=0.3, draw=0.5, wants_logprob=True), SampleRow(), SampleRow()]
     tokens, logprobs = sample(logits, rows)

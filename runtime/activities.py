@@ -1,0 +1,150 @@
+"""The activities: how a line begins to generate, or to score.
+
+Owns what is done when a program comes to a `gen` or a `select`: text becomes tokens, the border is
+healed, limits are set, and the sequences that the line needs for it are computed. What is drawn or
+scored then is for others to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from runtime.arrivals import Arrivals
+from runtime.errors import ContextLengthError
+from runtime.foresight import Ahead, foresee
+from runtime.generation import Generation
+from runtime.grammar_store import GrammarStore, Prepared
+from runtime.line import Line
+from runtime.prompt_logprobs import PromptLogprobs
+from runtime.roster import Roster
+from runtime.scoring import Scoring
+from runtime.sharing import key_of
+from runtime.tokenizer import Tokenizer
+from sgdsl.graph import Sampling
+from sgdsl.machine import Choose, Generate
+
+
+class Activities:
+    """`max_tokens` of a sequence: by the context and by the pool."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        arrivals: Arrivals,
+        tokenizer: Tokenizer,
+        grammars: GrammarStore,
+        *,
+        max_tokens: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._roster = roster
+        self._arrivals = arrivals
+        self._tokenizer = tokenizer
+        self._grammars = grammars
+        self._max_tokens = max_tokens
+        self._clock = clock
+
+    def generate(self, line: Line, action: Generate, prepared: Prepared) -> None:
+        """Text becomes tokens; then the prompt is scored, if that is asked for, then written on.
+        `prepared`: the constraints of the run.
+        """
+        sampling = action.sampling
+        line.set_mark()
+        literal_bytes = line.num_literal_bytes if sampling.healing and sampling.max_tokens else 0
+        line.flush(self._tokenizer)
+        line.num_prompt_tokens = len(line.sequence.tokens)
+        limit = self._limit(sampling.max_tokens or 0, line.num_prompt_tokens)
+        line.prompt = _prompt_logprobs(line, sampling)
+        line.after = partial(
+            self._write_on,
+            line,
+            action,
+            prepared=prepared,
+            limit=limit,
+            literal_bytes=literal_bytes,
+        )
+        line.begun_at = self._clock()
+        if line.prompt is None or line.prompt.done:
+            line.go_on()
+            return
+        self._roster.leave(line)
+        line.begin(line.prompt, sampling, now=line.begun_at)
+        self._roster.compute(line, [line.prompt.sequence])
+
+    def score(self, line: Line, action: Choose) -> None:
+        node = action.node
+        line.flush(self._tokenizer)
+        line.num_prompt_tokens = len(line.sequence.tokens)
+        self._roster.leave(line)
+        scoring = Scoring(
+            self._tokenizer,
+            line.sequence.tokens,
+            node.choices,
+            unconditional=node.method.needs_unconditional,
+        )
+        self._limit(1, scoring.num_tokens - 1)
+        line.begin(scoring, Sampling(), now=self._clock())
+        self._roster.compute(line, scoring.sequences)
+
+    def _write_on(
+        self, line: Line, action: Generate, *, prepared: Prepared, limit: int, literal_bytes: int
+    ) -> None:
+        """Begin to draw tokens, or end at once where none are wanted."""
+        sampling = action.sampling
+        taken = self._tokenizer.healable(line.sequence.tokens, literal_bytes)
+        prefix = line.take_back(taken, self._tokenizer)
+        matcher = None
+        if (constraint := action.node.constraint) is not None:
+            matcher = self._grammars.matcher(
+                constraint, prepared=prepared, max_tokens=limit, num_taken=taken, prefix=prefix
+            )
+        generation = Generation(
+            sampling, self._tokenizer, limit=limit, matcher=matcher, prefix=prefix
+        )
+        line.begin(generation, sampling, now=line.begun_at)
+        line.limit = limit + taken
+        line.sequence.ahead = self._ahead(line)
+        if limit == 0:
+            generation.end_unwritten()
+            self._arrivals.end_generation(line)
+            return
+        key = key_of(line.sequence.tokens, sampling, constraint, prefix=prefix, limit=limit)
+        written = self._roster.shared.join(key, line)
+        if written is None:
+            line.sequence.cached = line.sequence.valid
+            self._roster.draw(line)
+            return
+        line.sequence.cached = len(line.sequence.tokens)
+        for token, logprob in written:
+            if self._arrivals.accept_token(line, token, logprob, ()):
+                break
+
+    def _ahead(self, line: Line) -> Ahead:
+        """What the line may write before it parks."""
+        nodes = line.run.nodes_ahead(line.branch_id)
+        literals, budget = foresee(nodes, line.run.defaults, until_parked=True)
+        num_known = len(line.sequence.tokens)
+        literals = min(literals, self._max_tokens - num_known)
+        end = num_known + literals + line.limit + budget
+        return Ahead(min(end, self._max_tokens), literals)
+
+    def _limit(self, max_tokens: int, num_prompt_tokens: int) -> int:
+        room = self._max_tokens - num_prompt_tokens
+        if room < min(max_tokens, 1):
+            raise ContextLengthError(
+                f"the prompt has {num_prompt_tokens} tokens, but prompt and output together may "
+                f"have {self._max_tokens}; shorten the prompt, or raise context_len or kv_bytes "
+                "as far as the model allows"
+            )
+        return min(max_tokens, room)
+
+
+def _prompt_logprobs(line: Line, sampling: Sampling) -> PromptLogprobs | None:
+    """What is asked for of the prompt's log-probabilities; None if nothing is."""
+    num_top = sampling.top_logprobs_num or 0
+    peeks = sampling.max_tokens == 0 and num_top > 0
+    if sampling.prompt_from is None and not peeks:
+        return None
+    tokens = line.sequence.tokens
+    return PromptLogprobs(tokens, sampling.prompt_from, num_top=num_top, peeks=peeks)
