@@ -42,6 +42,7 @@ def attend(
     scale: float,
     window_left: int = -1,
     soft_cap: float = 0.0,
+    custom_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """queries: [num_tokens, num_heads, head_dim]; pages: keys and values, each [num_pages,
     page_size, num_kv_heads, head_dim]. Returns what queries are like, and the logarithm to base 2
@@ -69,6 +70,11 @@ def attend(
     if window_left >= 0:
         assert causal, "a window is counted from the query's own position"
         visible = visible & (slot_at >= token_at[:, None] - window_left)
+    if custom_mask is not None:
+        mask_begins = torch.cat([torch.zeros(1), (qo_lens * kv_lens).cumsum(0)[:-1]]).long()
+        lines = mask_begins[token_row] + (tokens - tables.qo_indptr[token_row]) * kv_lens[token_row]
+        bits = torch.where(visible, lines[:, None] + slot_at, 0)
+        visible = visible & custom_mask[bits]
     keys, values = (
         each[torch.where(is_page, tables.kv_indices, 0)].float().flatten(0, 1) for each in pages
     )
@@ -138,6 +144,7 @@ class _Wrapper:
             scale=problem["sm_scale"],
             window_left=problem["window_left"],
             soft_cap=problem["logits_soft_cap"] or 0.0,
+            custom_mask=problem.get("custom_mask"),
         )
 
 
@@ -207,6 +214,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_Wrapper):
         _on_host(qo_indptr, paged_kv_indptr, paged_kv_last_page_len)
         arrays = (qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len)
         tables = Tables(*(each.clone() for each in arrays))
+        mask = problem.get("custom_mask")
+        assert mask is None or (mask.dtype == torch.bool and not causal), "a mask says all"
         self._keep(tables, causal=causal, head_dim=head_dim_qk, **problem)
 
     @bound

@@ -6,10 +6,10 @@ every layer:
 
 * rows of one token each: the decode wrapper;
 * rows of any length: the prefill wrapper, causal;
-* rows that share a long prefix: the cascade wrapper, which reads the prefix once for all of them.
+* rows that share a long prefix: the cascade wrapper, which reads the prefix once for all of them;
+* trees: the prefill wrapper with a mask, before new KV is stored (`trees`).
 
-Decodes can also be planned for a fixed number of rows, in memory that stays: what a CUDA graph was
-recorded over (`StaticDecodes`). Index arrays are `page_arrays`' business.
+Index arrays are `page_arrays`' business, plans that stay where they are `static_decodes`'.
 
 FlashInfer has no float32: queries are computed in the pool's type, or in bfloat16 over 8 bits.
 Source: Ye et al., FlashInfer (arXiv:2501.01005).
@@ -33,9 +33,9 @@ from runtime.attention.page_arrays import (
     arrays_of,
     cascade_arrays,
     find_sharing,
-    padded,
     tokens_of,
 )
+from runtime.attention.trees import TreeArrays, tree_arrays
 from runtime.batch import Batch
 from runtime.cache.paged_kv import FP8, PagedKVPool
 from runtime.device.staging import Staging
@@ -95,20 +95,26 @@ class Part:
 
     tokens: Tensor | None
     wrappers: dict[AttentionKind, Any]
+    is_cascade: bool = False
 
-    def run(self, queries: Tensor, pages: tuple[Tensor, Tensor], kind: AttentionKind) -> Tensor:
-        out: Tensor = self.wrappers[kind].run(queries, pages)
-        return out
-
-    def run_with_sinks(
-        self, queries: Tensor, pages: tuple[Tensor, Tensor], kind: AttentionKind, sinks: Tensor
+    def attend(
+        self,
+        queries: Tensor,
+        pages: tuple[Tensor, Tensor],
+        *,
+        kind: AttentionKind,
+        sinks: Tensor | None,
     ) -> Tensor:
         """A sink is one score more below the fraction: what came out without it shrinks. (The
         wrappers' own `sinks` is not for every kernel that they may choose.)
         """
-        out, log2_sums = self.wrappers[kind].run(queries, pages, return_lse=True)
+        if sinks is None:
+            out: Tensor = self.wrappers[kind].run(queries, pages)
+            return out
+        assert not self.is_cascade, "a cascade does not tell its sums"
+        whole, log2_sums = self.wrappers[kind].run(queries, pages, return_lse=True)
         shares = torch.sigmoid(log2_sums * math.log(2) - sinks.float())
-        shrunk: Tensor = out * shares[:, :, None].to(out.dtype)
+        shrunk: Tensor = whole * shares[:, :, None].to(whole.dtype)
         return shrunk
 
 
@@ -121,23 +127,36 @@ class FlashInferPlan:
         self._whole: Part | None = None
         groups = attention.find_sharing(batch)
         together = [row for group in groups for row in group.rows]
-        alone = sorted(set(range(batch.num_rows)) - set(together))
+        trees = sorted(batch.trees)
+        alone = sorted(set(range(batch.num_rows)) - set(together) - set(trees))
+        is_whole = len(alone) == batch.num_rows
+        tree = None
         tables = [arrays_of(batch, alone)] if alone else []
-        places = [tokens_of(batch, rows) for rows in (together, alone)] if groups else []
         if groups:
             tables += [*cascade_arrays(batch, groups), arrays_of(batch, together)]
+        if trees:
+            tree = tree_arrays(batch, trees, scratch_page=attention.pool.scratch_page)
+            tables.append(tree.arrays)
+        stored = np.flatnonzero(batch.slots >= 0).astype(np.int32)
         needed = np.concatenate([batch.sample_at, batch.score_at])
-        inputs = [batch.token_ids, batch.positions, batch.slots, needed]
+        inputs = [batch.token_ids, batch.positions, batch.slots[stored], needed]
+        places = [stored, *(tokens_of(batch, rows) for rows in (alone, together, trees))]
+        places.append(np.empty(0, np.int32) if tree is None else tree.slots)
         sent = attention.staging.send([*inputs, *places, *(t.kv_indices for t in tables)])
         longs = [each.long() for each in sent[: len(inputs) + len(places)]]
         on_device = list(map(PageTable, tables, sent[len(longs) :]))
         self.inputs = Inputs(*longs[:4])
-        self._parts = []
+        self._stored = None if len(stored) == batch.num_tokens else longs[4]
+        self._parts: list[Part] = []
         if alone:
-            tokens = longs[5] if groups else None
+            tokens = None if is_whole else longs[5]
             self._parts.append(attention.part(on_device.pop(0), tokens=tokens))
         if groups:
-            self._parts.append(attention.sharing_part(on_device, tokens=longs[4]))
+            self._parts.append(attention.sharing_part(on_device[:3], tokens=longs[6]))
+        self._tree: Part | None = None
+        if tree is not None:
+            self._tree = attention.tree_part(on_device[-1], tree, tokens=longs[7])
+            self._tree_slots = longs[8]
 
     def run(
         self,
@@ -151,29 +170,37 @@ class FlashInferPlan:
     ) -> Tensor:
         """See `AttentionPlan`."""
         pool = self._attention.pool
-        pool.write(layer, self.inputs.slots, keys, values)
         pages = pool.layer(layer)
         asked = queries.to(self._attention.dtype)
-        if sinks is not None:
-            out = self._unshared().run_with_sinks(asked, pages, kind, sinks)
-        elif self._parts[0].tokens is None:
-            out = self._parts[0].run(asked, pages, kind)
-        else:
-            out = torch.empty_like(asked)
-            for part in self._parts:
-                assert part.tokens is not None, "a part of several says which tokens it has"
-                out[part.tokens] = part.run(asked[part.tokens], pages, kind)
+        out = torch.empty_like(asked)
+        if self._tree is not None:
+            own = self._tree.tokens
+            pool.write(layer, self._tree_slots, keys[own], values[own])
+            out[own] = self._tree.attend(asked[own], pages, kind=kind, sinks=sinks)
+        if self._stored is not None:
+            keys, values = keys[self._stored], values[self._stored]
+        pool.write(layer, self.inputs.slots, keys, values)
+        for part in self._parts if sinks is None else self._unshared():
+            if part.tokens is None:
+                out = part.attend(asked, pages, kind=kind, sinks=sinks)
+            else:
+                out[part.tokens] = part.attend(asked[part.tokens], pages, kind=kind, sinks=sinks)
         return out.to(queries.dtype)
 
-    def _unshared(self) -> Part:
-        """All rows, without a cascade: that does not tell its sums."""
-        if self._parts[0].tokens is None:
-            return self._parts[0]
+    def _unshared(self) -> list[Part]:
+        """All chains, without a cascade: that does not tell its sums."""
+        if len(self._parts) < 2 and not (self._parts and self._parts[0].is_cascade):
+            return self._parts
         if self._whole is None:
-            arrays = arrays_of(self._batch, range(self._batch.num_rows))
-            table = PageTable(arrays, torch.from_numpy(arrays.kv_indices))
-            self._whole = self._attention.part(table, name="whole")
-        return self._whole
+            batch = self._batch
+            chains = sorted(set(range(batch.num_rows)) - set(batch.trees))
+            arrays = arrays_of(batch, chains)
+            tokens, indices = self._attention.staging.send(
+                [tokens_of(batch, chains), arrays.kv_indices]
+            )
+            table = PageTable(arrays, indices)
+            self._whole = self._attention.part(table, tokens=tokens.long(), name="whole")
+        return [self._whole]
 
 
 class FlashInferAttention:
@@ -222,6 +249,26 @@ class FlashInferAttention:
             else self._planned_prefill("windowed", whole, kind)
             for kind in self.kinds
         }
+        return Part(tokens, wrappers, is_cascade=True)
+
+    def tree_part(self, table: PageTable, trees: TreeArrays, *, tokens: Tensor) -> Part:
+        """Rows whose tokens see what a mask says, windows included."""
+        masks = {
+            window: torch.from_numpy(trees.mask(window)).to(self.pool.device)
+            for window in {kind.window for kind in self.kinds}
+        }
+        wrappers = {
+            kind: self._planned_prefill(
+                "tree",
+                table,
+                kind,
+                # Not `packed_custom_mask`: with that the package takes bits for bytes from the
+                # second row on.
+                custom_mask=masks[kind.window],
+                window_left=-1,
+            )
+            for kind in self.kinds
+        }
         return Part(tokens, wrappers)
 
     def _planned_decode(self, name: str, table: PageTable, kind: AttentionKind) -> Any:
@@ -234,7 +281,9 @@ class FlashInferAttention:
         self.plan_decode(wrapper, table, kind)
         return wrapper
 
-    def _planned_prefill(self, name: str, table: PageTable, kind: AttentionKind) -> Any:
+    def _planned_prefill(
+        self, name: str, table: PageTable, kind: AttentionKind, **masked: Any
+    ) -> Any:
         def make() -> Any:
             return self._library.BatchPrefillWithPagedKVCacheWrapper(self._workspace, LAYOUT)
 
@@ -245,8 +294,8 @@ class FlashInferAttention:
             table.kv_indices,
             table.last_page_len,
             head_dim_qk=self.pool.head_dim,
-            causal=True,
-            **self._problem(kind),
+            causal=not masked,
+            **(self._problem(kind) | masked),
         )
         return wrapper
 
@@ -283,16 +332,18 @@ class FlashInferAttention:
             **self._problem(kind),
         )
 
-    def static_wrapper(self, memory: PageMemory) -> Any:
-        """A decode wrapper whose page tables stay where they are."""
+    def static_wrapper(self, kv_indptr: Tensor, kv_indices: Tensor, last_page_len: Tensor) -> Any:
+        """A decode wrapper whose page tables stay where they are: int32 [num_rows + 1],
+        [max_pages], [num_rows].
+        """
         return self._library.BatchDecodeWithPagedKVCacheWrapper(
             self._workspace,
             LAYOUT,
             use_cuda_graph=True,
             use_tensor_cores=self._use_tensor_cores,
-            paged_kv_indptr_buffer=memory.kv_indptr,
-            paged_kv_indices_buffer=memory.kv_indices,
-            paged_kv_last_page_len_buffer=memory.last_page_len,
+            paged_kv_indptr_buffer=kv_indptr,
+            paged_kv_indices_buffer=kv_indices,
+            paged_kv_last_page_len_buffer=last_page_len,
         )
 
     @property
@@ -312,72 +363,3 @@ class FlashInferAttention:
             "q_data_type": self.dtype,
             "kv_data_type": self.pool.dtype,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class PageMemory:
-    """Where the page tables of decodes lie for good: int32 [num_rows + 1], [max_pages],
-    [num_rows].
-    """
-
-    kv_indptr: Tensor
-    kv_indices: Tensor
-    last_page_len: Tensor
-
-
-class StaticDecodes:
-    """An `AttentionPlan` for `num_rows` decodes that is renewed in place: what a step reads lies
-    where it lay the step before, and only `renew` changes what it is.
-    """
-
-    def __init__(
-        self, attention: FlashInferAttention, num_rows: int, *, kv_indices: Tensor
-    ) -> None:
-        """kv_indices: int32 [max_pages]; plans that take turns may share it."""
-        self.num_rows = num_rows
-        self._attention = attention
-        device = attention.pool.device
-        borders = torch.zeros(num_rows + 1, dtype=torch.int32, device=device)
-        memory = PageMemory(borders, kv_indices, torch.ones_like(borders[1:]))
-        wrappers = {kind: attention.static_wrapper(memory) for kind in attention.kinds}
-        self._part = Part(None, wrappers)
-        self._packed = torch.zeros(3 * num_rows + len(kv_indices), dtype=torch.int32, device=device)
-        self._inputs = torch.zeros(3, num_rows, dtype=torch.int64, device=device)
-        token_ids, positions, slots = self._inputs
-        self.inputs = Inputs(token_ids, positions, slots, needed=slots[:0])
-
-    def renew(self, batch: Batch) -> None:
-        """Put a batch of decodes in; what is missing to the number of rows is padding."""
-        attention, pool = self._attention, self._attention.pool
-        zeros = np.zeros(self.num_rows - batch.num_rows, dtype=np.int32)
-        scratch = zeros + np.int32(pool.scratch_page * pool.page_size)
-        arrays = padded(
-            arrays_of(batch, range(batch.num_rows)), self.num_rows, scratch_page=pool.scratch_page
-        )
-        begin = 3 * self.num_rows
-        end = begin + len(arrays.kv_indices)
-        assert end <= len(self._packed), "no row has more pages than were foreseen"
-        inputs = [batch.token_ids, zeros, batch.positions, zeros, batch.slots, scratch]
-        attention.staging.send_into(self._packed, [*inputs, arrays.kv_indices])
-        self._inputs.view(-1).copy_(self._packed[:begin])
-        kv_indices = self._packed[begin:end]
-        for kind, wrapper in self._part.wrappers.items():
-            attention.plan_decode(wrapper, PageTable(arrays, kv_indices), kind)
-
-    def run(
-        self,
-        layer: int,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        *,
-        kind: AttentionKind,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
-        """See `AttentionPlan`."""
-        pool = self._attention.pool
-        pool.write(layer, self.inputs.slots, keys, values)
-        asked, pages = queries.to(self._attention.dtype), pool.layer(layer)
-        if sinks is None:
-            return self._part.run(asked, pages, kind).to(queries.dtype)
-        return self._part.run_with_sinks(asked, pages, kind, sinks).to(queries.dtype)

@@ -83,10 +83,11 @@ def find_sharing(
     min_rows: int = MIN_SHARING_ROWS,
     min_tokens: int = MIN_SHARED_TOKENS,
 ) -> list[Sharing]:
-    """Groups of rows with the same first pages, all of which they have computed before."""
+    """Groups of chains with the same first pages, all of which they have computed before."""
     starts = batch.kv_lens - np.diff(batch.qo_indptr)
     min_pages = -(-min_tokens // batch.page_size)
     whole = starts // batch.page_size  # pages that hold none of the new tokens
+    whole[list(batch.trees)] = 0
     candidates = np.flatnonzero(whole >= max(1, min_pages))
     if len(candidates) < min_rows:
         return []

@@ -25,7 +25,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from runtime.attention.base import AttentionKind
-from runtime.batch import Batch, Int32
+from runtime.attention.trees import seen_in_tree
+from runtime.batch import Batch
 from runtime.cache.kv import KVPool
 
 WORTH_SHARING = 128
@@ -309,7 +310,7 @@ def _prefill_row(batch: Batch, row: int) -> PrefillRow:
     if parents is None:
         sees = np.tri(end - start, num_before + end - start, num_before, dtype=bool)
     else:
-        sees = _seen_in_tree(parents, batch.positions[start:end], num_before)
+        sees = seen_in_tree(parents, batch.positions[start:end], num_before)
     pages = _pages(batch, row)[: -(-num_before // batch.page_size)]
     return PrefillRow(
         start=start,
@@ -317,14 +318,3 @@ def _prefill_row(batch: Batch, row: int) -> PrefillRow:
         pages=torch.from_numpy(pages.astype(np.int64)),
         bias=torch.from_numpy(np.where(sees, np.float32(0.0), np.float32(-np.inf))),
     )
-
-
-def _seen_in_tree(parents: Int32, positions: Int32, num_before: int) -> NDArray[np.bool_]:
-    """What each token attends to: [num_tokens, num_before + num_tokens]."""
-    own = np.eye(len(parents), dtype=bool)
-    for token, parent in enumerate(parents):
-        if parent >= 0:
-            own[token] |= own[parent]
-    # Its line in the row is as long as what it attends to before the row is short.
-    before = np.arange(num_before) < (positions + 1 - own.sum(axis=1))[:, None]
-    return np.concatenate([before, own], axis=1)

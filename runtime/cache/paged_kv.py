@@ -13,10 +13,11 @@ FP8 = torch.float8_e4m3fn
 
 
 class PagedKVPool:
-    """keys, values: [num_layers, num_pages + 1, page_size, num_kv_heads, head_dim].
+    """keys, values: [num_layers, num_pages + num_scratch_pages, page_size, num_kv_heads, head_dim].
 
-    The page beyond the last one is scratch: rows that pad a batch write there, and nobody reads it.
-    In 8 bits a number is kept as it is, without a scale, cut off at the largest one that there is.
+    The pages from `scratch_page` on are scratch: rows that pad a batch write to the first, and the
+    tokens of trees to all of them; what stands there is of no use to a later step. In 8 bits a
+    number is kept as it is, without a scale, cut off at the largest one that there is.
     """
 
     def __init__(
@@ -27,17 +28,19 @@ class PagedKVPool:
         head_dim: int,
         num_pages: int,
         page_size: int,
+        num_scratch_pages: int = 1,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
         self.page_size = page_size
         self.scratch_page = num_pages
         self.dtype = dtype
-        shape = (num_layers, num_pages + 1, page_size, num_kv_heads, head_dim)
+        all_pages = num_pages + num_scratch_pages
+        shape = (num_layers, all_pages, page_size, num_kv_heads, head_dim)
         self.keys = torch.empty(shape, dtype=dtype, device=device)
         self.values = torch.empty(shape, dtype=dtype, device=device)
         for pages in (self.keys, self.values):
-            pages[:, num_pages] = 0  # padding reads it: numbers, so that no NaN comes of it
+            pages[:, num_pages:] = 0  # they are read with no weight: no NaN may come of that
 
     @property
     def device(self) -> torch.device:
@@ -52,7 +55,7 @@ class PagedKVPool:
         return self.keys.shape[4]
 
     def layer(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys and values, each [num_pages + 1, page_size, num_kv_heads, head_dim]."""
+        """Keys and values, each [all pages, page_size, num_kv_heads, head_dim]."""
         return self.keys[layer], self.values[layer]
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:

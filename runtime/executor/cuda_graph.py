@@ -57,7 +57,7 @@ class CudaRecorder:
 
 
 class StaticPlan(Protocol):
-    """What a recording is made over: see `runtime.attention.flashinfer.StaticDecodes`."""
+    """What a recording is made over: see `runtime.attention.static_decodes`."""
 
     num_rows: int
 
@@ -104,7 +104,7 @@ class DecodeGraphs(Generic[Plan]):
         """The hidden states of the batch's rows, where they stay until the next run; None if it is
         not one of decodes, or of more than were recorded.
         """
-        if batch.num_tokens != batch.num_rows:
+        if batch.num_tokens != batch.num_rows or batch.trees:
             return None
         for plan, recording in self._recorded:
             if plan.num_rows >= batch.num_rows:

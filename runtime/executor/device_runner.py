@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from runtime.attention.flashinfer import FlashInferAttention, StaticDecodes
+from runtime.attention.flashinfer import FlashInferAttention
+from runtime.attention.static_decodes import StaticDecodes
 from runtime.batch import Batch
 from runtime.executor.cuda_graph import DecodeGraphs, Recorder
 from runtime.executor.runner import SCORED_AT_ONCE, memory_errors

@@ -13,6 +13,7 @@ import torch
 
 from runtime.attention.flashinfer import WORKSPACE_BYTES, FlashInferAttention
 from runtime.attention.page_arrays import Sharing, find_sharing
+from runtime.attention.trees import num_scratch_pages
 from runtime.batch import Batch
 from runtime.cache.paged_kv import PagedKVPool
 from runtime.executor.cuda_graph import Recorder, graph_sizes
@@ -28,6 +29,7 @@ def gpu_executor(
     kv_dtype: torch.dtype,
     device: torch.device,
     max_running: int,
+    token_budget: int,
     context_len: int,
     library: Any,
     recorder: Recorder | None,
@@ -44,6 +46,7 @@ def gpu_executor(
         head_dim=shape.head_dim,
         num_pages=num_pages,
         page_size=page_size,
+        num_scratch_pages=num_scratch_pages(token_budget, max_running, page_size),
         dtype=kv_dtype,
         device=device,
     )

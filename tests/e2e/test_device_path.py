@@ -65,6 +65,7 @@ class DeviceService(Service):
                 kv_dtype=torch.float32,
                 device=torch.device("cpu"),
                 max_running=min(8, sizes.max_running),
+                token_budget=sizes.token_budget,
                 context_len=CONTEXT_LEN,
                 library=fake_flashinfer,
                 recorder=self.recorder,
@@ -77,7 +78,7 @@ class DeviceService(Service):
         super().__init__(engine, grammars, chat_template=tokenizer.chat_template, max_in_flight=64)
 
 
-@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+@pytest.fixture(scope="module", params=list(CASES.values()), ids=list(CASES))
 def service(
     request: pytest.FixtureRequest, tiny_llama_path: Path, tokenizer: Tokenizer
 ) -> Iterator[DeviceService]:

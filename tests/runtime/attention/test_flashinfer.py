@@ -16,11 +16,15 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from runtime.attention.base import AttentionKind
-from runtime.attention.flashinfer import FlashInferAttention, StaticDecodes
+from runtime.attention.flashinfer import FlashInferAttention
 from runtime.attention.page_arrays import Sharing, find_sharing
+from runtime.attention.static_decodes import StaticDecodes
+from runtime.attention.torch import TorchAttention
 from runtime.batch import Batch, Grant, build_batch
+from runtime.cache.kv import KVPool
 from runtime.cache.paged_kv import FP8, PagedKVPool
 from runtime.sequence import Sequence as TokenSequence
+from runtime.token_tree import TokenTree
 from tests.fake_flashinfer import fake_flashinfer
 from tests.flashinfer_signatures import of_package, snapshot
 
@@ -49,6 +53,7 @@ def pool_of(dtype: torch.dtype = torch.float32) -> PagedKVPool:
         head_dim=HEAD_DIM,
         num_pages=NUM_PAGES,
         page_size=PAGE,
+        num_scratch_pages=24,
         dtype=dtype,
         device=torch.device("cpu"),
     )
@@ -201,6 +206,82 @@ def test_static_decodes_are_renewed_in_place(
         assert plan.inputs.positions[: batch.num_rows].tolist() == batch.positions.tolist()
         check(plan, batch, pool, kind, sinks)
     assert places == [each.data_ptr() for each in (plan.inputs.token_ids, plan.inputs.slots)]
+
+
+@settings(max_examples=60)
+@given(
+    num_tokens=st.integers(1, 9),
+    texts=st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=8),
+    neighbours=st.integers(0, 2),
+    kind=st.sampled_from(KINDS),
+    data=st.data(),
+)
+def test_a_token_of_a_tree_attends_to_its_own_line(
+    num_tokens: int,
+    texts: list[list[int]],
+    neighbours: int,
+    kind: AttentionKind,
+    data: st.DataObject,
+) -> None:
+    """Wherever the step begins and ends, whatever is stored over what it reads, and whatever else
+    is in the batch: as many more trees, and as many chains.
+    """
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    torch.manual_seed(seed)
+    pages = iter(np.random.default_rng(seed).permutation(NUM_PAGES).tolist())
+    grants = []
+    for _ in range(neighbours + 1):
+        sequence = TokenSequence(range(num_tokens), tree=TokenTree(texts))
+        start = data.draw(st.integers(0, sequence.goal - 1))
+        end = data.draw(st.integers(start + 1, sequence.goal))
+        sequence.pages = [next(pages) for _ in range(-(-sequence.max_slots // PAGE))]
+        sequence.computed = start
+        grants.append(Grant(sequence, start, end - start))
+    for _ in range(neighbours):
+        other = TokenSequence(range(9))
+        other.pages, other.computed = [next(pages) for _ in range(3)], 7
+        grants.append(Grant(other, 7, 2))
+    pool, sinks = pool_of(), torch.randn(NUM_HEADS) if seed % 2 else None
+    before = [each.flatten(0, 1).clone() for each in pool.layer(1)]
+    batch = build_batch(grants, PAGE)
+    queries = torch.randn(batch.num_tokens, NUM_HEADS, HEAD_DIM)
+    keys, values = torch.randn(2, batch.num_tokens, KV_HEADS, HEAD_DIM)
+    plan = attention_over(pool).plan(batch)
+    found = plan.run(1, queries, keys, values, kind=kind, sinks=sinks)
+    reference_pool = KVPool(
+        num_layers=1, num_kv_heads=KV_HEADS, head_dim=HEAD_DIM, num_slots=len(before[0])
+    )
+    reference_pool.keys[0], reference_pool.values[0] = (each.transpose(0, 1) for each in before)
+    for row, grant in enumerate(grants):
+        sequence, start = grant.sequence, int(batch.qo_indptr[row])
+        for place in range(grant.start, grant.end):
+            line = list(range(min(place + 1, num_tokens if sequence.tree else 9)))
+            if sequence.tree and place >= num_tokens:
+                line += [num_tokens + node for node in sequence.tree.path_to(place - num_tokens)]
+            own_keys, own_values = (
+                torch.stack(
+                    [
+                        new[start + each - grant.start]
+                        if each >= grant.start
+                        else old[sequence.pages[at // PAGE] * PAGE + at % PAGE]
+                        for at, each in enumerate(line)
+                    ]
+                ).double()
+                for old, new in zip(before, (keys, values), strict=True)
+            )
+            here = slice(start + place - grant.start, start + place - grant.start + 1)
+            expected = textbook(queries[here].double(), own_keys, own_values, kind, sinks)
+            torch.testing.assert_close(found[here].double(), expected, atol=1e-5, rtol=1e-5)
+    # What is kept of it is what the CPU path keeps.
+    TorchAttention(reference_pool, num_heads=NUM_HEADS).plan(batch).run(
+        0, queries, keys, values, kind=PLAIN
+    )
+    for kept, wanted in zip(
+        pool.layer(1), (reference_pool.keys, reference_pool.values), strict=True
+    ):
+        assert torch.equal(
+            kept[:NUM_PAGES].flatten(0, 1), wanted[0].transpose(0, 1)[: NUM_PAGES * PAGE]
+        )
 
 
 def test_padding_writes_to_the_scratch_page_alone() -> None:
