@@ -9,7 +9,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from runtime.cache.prefix import PrefixCache
-from runtime.config import RuntimeConfig
+from runtime.config import RuntimeConfig, Sizes
 from runtime.engine import Engine
 from runtime.executor.base import Executor
 from runtime.grammar_store import GrammarStore
@@ -27,10 +27,11 @@ def assemble(
     executor: Executor,
     num_pages: int,
     context_len: int,
+    sizes: Sizes | None = None,
 ) -> Engine:
-    """`context_len` in tokens; `num_pages` is what the executor has."""
+    """`context_len` in tokens; `num_pages` is what the executor has; sizes: None for the CPU's."""
     cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
-    sizes = config.sizes(num_pages * config.page_size)
+    sizes = sizes or config.sizes(num_pages * config.page_size)
     scheduler = Scheduler(
         cache,
         token_budget=sizes.token_budget,

@@ -1,19 +1,14 @@
 """FlashInfer, found when it is first needed. The one module that imports it.
 
 Owns what is said when it is not there. What of it is called, and how, is the business of
-`runtime.attention.flashinfer` and `runtime.sampling.filters`.
+`runtime.attention.flashinfer`.
 """
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 from sgdsl.errors import UsageError
-
-
-def has_flashinfer() -> bool:
-    return find_spec("flashinfer") is not None
 
 
 def flashinfer() -> Any:

@@ -12,8 +12,13 @@ from typing import Any
 from runtime.assembly import assemble
 from runtime.attention.torch import TorchAttention
 from runtime.cache.kv import KVPool, bytes_per_token
-from runtime.config import config_from, default_kv_bytes, num_pages, unallocatable
+from runtime.config import Sizes, config_from, default_kv_bytes, num_pages, unallocatable
+from runtime.device.choice import choose_device, gpu_kv_bytes, kv_dtype, weights_dtype
+from runtime.executor.base import Executor
+from runtime.executor.cuda_graph import CudaRecorder
+from runtime.executor.gpu import gpu_executor
 from runtime.executor.runner import ModelRunner
+from runtime.flashinfer_library import flashinfer
 from runtime.grammar_store import GrammarStore
 from runtime.model.base import Model
 from runtime.model.load import load_model, load_tokenizer
@@ -38,28 +43,35 @@ class Runtime(Service):
             )
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model or model_path)
-        network = load_model(folder, dtype=config.dtype, decoder=config.decoder)
+        self.device = device = choose_device(config.device)
+        dtype = weights_dtype(config.dtype, device)
+        self._kv_dtype = kv_dtype(config.kv_dtype, device)
+        network = load_model(folder, dtype=dtype, decoder=config.decoder, device=device)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(
             num_layers=shape.num_layers,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
+            dtype=self._kv_dtype,
         )
-        wanted = config.kv_bytes or default_kv_bytes()
+        on_gpu = device.type != "cpu"
+        wanted = config.kv_bytes or (gpu_kv_bytes(device) if on_gpu else default_kv_bytes())
         self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
-        pool = self._allocate(network, wanted)
+        self._context_len = _context_len(config.context_len, shape.context_len)
+        executor = self._make_executor(network, wanted)
         self.kv_bytes = self.num_pages * config.page_size * token_bytes
         self._missed_bytes = wanted if self.kv_bytes <= wanted // 2 else None
-        self.sizes = config.sizes(self.num_pages * config.page_size)
+        self.sizes = self._sizes()
         grammars = GrammarStore(tokenizer.vocabulary)
         engine = assemble(
             config,
             tokenizer=tokenizer,
             grammars=grammars,
-            executor=ModelRunner(network, TorchAttention(pool, num_heads=shape.num_heads)),
+            executor=executor,
             num_pages=self.num_pages,
-            context_len=_context_len(config.context_len, shape.context_len),
+            context_len=self._context_len,
+            sizes=self.sizes,
         )
         super().__init__(
             engine,
@@ -68,34 +80,59 @@ class Runtime(Service):
             max_in_flight=self.sizes.max_in_flight,
         )
 
-    def _allocate(self, network: Model, wanted: int) -> KVPool:
-        """The pool of `num_pages`. Of one that nobody asked for half as many are enough, again and
-        again, if there is no memory for it.
+    def _sizes(self) -> Sizes:
+        pool_tokens = self.num_pages * self.config.page_size
+        return self.config.sizes(pool_tokens, on_gpu=self.device.type != "cpu")
+
+    def _make_executor(self, network: Model, wanted: int) -> Executor:
+        """With a pool of `num_pages`. Of one that nobody asked for half as many are enough, again
+        and again, if there is no memory for it.
         """
-        shape = network.shape
+        make = self._cpu_executor if self.device.type == "cpu" else self._gpu_executor
         while True:
             try:
-                return KVPool(
-                    num_layers=shape.num_layers,
-                    num_kv_heads=shape.num_kv_heads,
-                    head_dim=shape.head_dim,
-                    num_slots=self.num_pages * self.config.page_size,
-                )
+                return make(network)
             # What torch raises depends on how far it is too much.
             except (RuntimeError, TypeError, MemoryError) as error:
                 if self.config.kv_bytes is not None or self.num_pages == 1:
                     raise unallocatable(wanted) from error
                 self.num_pages //= 2
 
+    def _cpu_executor(self, network: Model) -> Executor:
+        shape = network.shape
+        pool = KVPool(
+            num_layers=shape.num_layers,
+            num_kv_heads=shape.num_kv_heads,
+            head_dim=shape.head_dim,
+            num_slots=self.num_pages * self.config.page_size,
+        )
+        return ModelRunner(network, TorchAttention(pool, num_heads=shape.num_heads))
+
+    def _gpu_executor(self, network: Model) -> Executor:
+        sizes = self._sizes()
+        return gpu_executor(
+            network,
+            num_pages=self.num_pages,
+            page_size=self.config.page_size,
+            kv_dtype=self._kv_dtype,
+            device=self.device,
+            max_running=sizes.max_running,
+            token_budget=sizes.token_budget,
+            context_len=self._context_len,
+            library=flashinfer(),
+            recorder=CudaRecorder(),
+        )
+
     @property
     def summary(self) -> str:
         """What was sized, and to what."""
         config, tokens = self.config, self.num_pages * self.config.page_size
         missed = self._missed_bytes
+        where = "" if self.device.type == "cpu" else f" on {self.device}"
         missing = "" if missed is None else f" ({missed / 2**20:,.0f} MiB could not be had)"
         return (
-            f"{self.folder.name}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = {tokens:,} "
-            f"tokens in {self.num_pages:,} pages of {config.page_size}; up to "
+            f"{self.folder.name}{where}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = "
+            f"{tokens:,} tokens in {self.num_pages:,} pages of {config.page_size}; up to "
             f"{self.sizes.max_running} rows and {self.sizes.token_budget} tokens a step, "
             f"{config.policy}; prefix cache {'on' if config.prefix_cache else 'off'}"
         )

@@ -24,7 +24,6 @@ WRAPPERS = (
     "MultiLevelCascadeAttentionWrapper",
 )
 METHODS = ("__init__", "plan", "run")
-FUNCTIONS = ("sampling.top_k_renorm_probs", "sampling.top_p_renorm_probs")
 
 
 def of_package(library: Any) -> dict[str, Any]:
@@ -37,9 +36,6 @@ def of_package(library: Any) -> dict[str, Any]:
             if _takes_anything(signature):
                 signature = inspect.signature(getattr(library, wrapper)._plan_impl)
             found[f"{wrapper}.{method}"] = _parameters(signature)
-    for name in FUNCTIONS:
-        function = functools.reduce(getattr, name.split("."), library)
-        found[name] = _parameters(inspect.signature(function))
     return found
 
 
@@ -63,7 +59,7 @@ def snapshot() -> dict[str, Any]:
 
 @functools.cache
 def signature_of(name: str) -> Signature:
-    """A wrapper's method ("Wrapper.plan", with `self`), or a function ("sampling.f")."""
+    """A wrapper's method ("Wrapper.plan"), with `self`."""
     return Signature(
         [
             Parameter(each, getattr(Parameter, kind), default=default)

@@ -95,7 +95,7 @@ class GeneralModel:
         """Take some tokens through every layer, so that what the architecture asks of its attention
         shows when the model is loaded, not in the middle of somebody's run.
         """
-        positions = torch.arange(NUM_PROBED)
+        positions = torch.arange(NUM_PROBED, device=self._model.device)
         tokens = positions * self.shape.vocab_size // NUM_PROBED  # one alone may be the padding's
         plan = ProbePlan()
         try:

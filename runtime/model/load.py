@@ -25,6 +25,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from runtime.device.choice import CPU
 from runtime.model.base import Model
 from runtime.model.chat_template import chat_template_of
 from runtime.model.decoder import FAMILIES, LeanModel, is_lean
@@ -36,8 +37,6 @@ from runtime.tokenizer import Tokenizer
 from sgdsl.errors import SgdslError, UsageError
 
 TORCH_DTYPES = {
-    # The promises of exactness are about float32, so nothing else is chosen unasked.
-    "auto": torch.float32,
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "int8": torch.int8,
@@ -47,10 +46,12 @@ _NAMES_SHOWN = 3
 _REASON_CHARACTERS = 200
 
 
-def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> Model:
+def load_model(
+    folder: Path, *, dtype: str = "float32", decoder: str = "auto", device: torch.device = CPU
+) -> Model:
     """The folder's causal language model, over our attention: the lean decoder where it computes
     the same, and transformers' own code otherwise, or where `decoder` is "general". dtype: of the
-    weights, one of `runtime.config.DTYPES`.
+    weights, a key of `TORCH_DTYPES`; device: where they lie and are computed with.
 
     Raises BrokenModelError when transformers cannot load it, or had to make weights up,
     UnsupportedModelError when it asks for an attention that is not ours, and UsageError for an int8
@@ -78,6 +79,7 @@ def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> M
         model, report = loaded  # its signature does not tell of the pair
         _refuse_misfits(folder, report)
     model.requires_grad_(False)
+    model.to(device)
     if lean:
         return LeanModel(model, dtype=chosen)
     return GeneralModel(model)
