@@ -66,7 +66,8 @@ class RuntimeConfig:
     and their tokens; a run that is submitted when there are so many already is refused. None: there
     is no limit. device: "cpu", "cuda" or "cuda:1" and so on; "auto" is a GPU where there is one.
     dtype: of the weights; "auto" is float32 on the CPU, bfloat16 on a GPU. kv_dtype: of keys and
-    values; "auto" is as dtype's. decoder: "auto" for the lean decoder where it knows the family,
+    values; "auto" is as dtype's. tensor_parallel: processes that compute the model together, each
+    with a part of its weights. decoder: "auto" for the lean decoder where it knows the family,
     "general" for transformers' own code.
     """
 
@@ -85,10 +86,12 @@ class RuntimeConfig:
     device: str = "auto"
     dtype: str = "auto"
     kv_dtype: str = "auto"
+    tensor_parallel: int = 1
     decoder: str = "auto"
 
     def __post_init__(self) -> None:
         _check_count("page_size", self.page_size)
+        _check_count("tensor_parallel", self.tensor_parallel)
         for name in OPTIONAL:
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")

@@ -6,22 +6,26 @@ the sizes that are chosen on the way, which `summary` states.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from runtime.assembly import assemble
-from runtime.attention.torch import TorchAttention
-from runtime.cache.kv import KVPool, bytes_per_token
+from runtime.cache.kv import bytes_per_token
 from runtime.config import Sizes, config_from, default_kv_bytes, num_pages, unallocatable
-from runtime.device.choice import choose_device, gpu_kv_bytes, kv_dtype, weights_dtype
+from runtime.device.choice import (
+    check_num_devices,
+    choose_device,
+    gpu_kv_bytes,
+    kv_dtype,
+    weights_dtype,
+)
 from runtime.executor.base import Executor
-from runtime.executor.cuda_graph import CudaRecorder
-from runtime.executor.gpu import gpu_executor
-from runtime.executor.runner import ModelRunner
-from runtime.flashinfer_library import flashinfer
+from runtime.executor.build import ExecutorSizes, build_executor
+from runtime.executor.parallel import Followers, LeadingExecutor, make_part
 from runtime.grammar_store import GrammarStore
 from runtime.model.base import Model
-from runtime.model.load import load_model, load_tokenizer
+from runtime.model.load import check_splittable, load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
 from sgdsl.errors import UsageError
@@ -46,7 +50,8 @@ class Runtime(Service):
         self.device = device = choose_device(config.device)
         dtype = weights_dtype(config.dtype, device)
         self._kv_dtype = kv_dtype(config.kv_dtype, device)
-        network = load_model(folder, dtype=dtype, decoder=config.decoder, device=device)
+        self._followers: Followers | None = None
+        network = self._load(dtype)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(
@@ -88,40 +93,53 @@ class Runtime(Service):
         """With a pool of `num_pages`. Of one that nobody asked for half as many are enough, again
         and again, if there is no memory for it.
         """
-        make = self._cpu_executor if self.device.type == "cpu" else self._gpu_executor
         while True:
+            sizes = self._sizes()
+            asked = ExecutorSizes(
+                num_pages=self.num_pages,
+                page_size=self.config.page_size,
+                kv_dtype=self._kv_dtype,
+                max_running=sizes.max_running,
+                token_budget=sizes.token_budget,
+                context_len=self._context_len,
+            )
+            if self._followers is not None:
+                self._followers.tell(asked)
             try:
-                return make(network)
+                executor = build_executor(network, asked, self.device)
             # What torch raises depends on how far it is too much.
             except (RuntimeError, TypeError, MemoryError) as error:
                 if self.config.kv_bytes is not None or self.num_pages == 1:
                     raise unallocatable(wanted) from error
                 self.num_pages //= 2
+                continue
+            if self._followers is None:
+                return executor
+            return LeadingExecutor(executor, self._followers)
 
-    def _cpu_executor(self, network: Model) -> Executor:
-        shape = network.shape
-        pool = KVPool(
-            num_layers=shape.num_layers,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            num_slots=self.num_pages * self.config.page_size,
+    def _load(self, dtype: str) -> Model:
+        """The model, or this process' part of it."""
+        config, device, num_ranks = self.config, self.device, self.config.tensor_parallel
+        load = partial(load_model, self.folder, dtype=dtype, decoder=config.decoder, device=device)
+        if num_ranks == 1:
+            return load()
+        check_splittable(self.folder, num_ranks)
+        check_num_devices(device, num_ranks)
+        part = make_part(
+            self.folder, dtype=dtype, decoder=config.decoder, device=device, num=num_ranks
         )
-        return ModelRunner(network, TorchAttention(pool, num_heads=shape.num_heads))
+        self._followers = Followers(part)
+        try:
+            return load(ranks=part.meet())
+        except BaseException:
+            self._followers.stop()
+            raise
 
-    def _gpu_executor(self, network: Model) -> Executor:
-        sizes = self._sizes()
-        return gpu_executor(
-            network,
-            num_pages=self.num_pages,
-            page_size=self.config.page_size,
-            kv_dtype=self._kv_dtype,
-            device=self.device,
-            max_running=sizes.max_running,
-            token_budget=sizes.token_budget,
-            context_len=self._context_len,
-            library=flashinfer(),
-            recorder=CudaRecorder(),
-        )
+    def close(self) -> None:
+        """Stop the engine, and the processes that follow it."""
+        super().close()
+        if self._followers is not None:
+            self._followers.stop()
 
     @property
     def summary(self) -> str:

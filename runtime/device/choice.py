@@ -44,6 +44,18 @@ def choose_device(asked: str) -> torch.device:
     return device
 
 
+def check_num_devices(first: torch.device, num_ranks: int) -> None:
+    """Raises UsageError where there are not so many GPUs from the first one on."""
+    if first.type == "cpu":
+        return
+    num_devices = torch.cuda.device_count() - first.index
+    if num_devices < num_ranks:
+        raise UsageError(
+            f"tensor_parallel={num_ranks}: from {str(first)!r} on there are {num_devices} GPUs;"
+            " give no more than that"
+        )
+
+
 def weights_dtype(asked: str, device: torch.device) -> str:
     """`asked`: an option of `RuntimeConfig`; what "auto" stands for on the device. Raises
     UsageError for a type that the device's path does not have.

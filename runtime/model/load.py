@@ -31,6 +31,7 @@ from runtime.model.chat_template import chat_template_of
 from runtime.model.decoder import FAMILIES, LeanModel, is_lean
 from runtime.model.general import ATTENTION, GeneralModel
 from runtime.model.linear import has_int8
+from runtime.model.shard import Ranks, check_shardable, shard
 from runtime.models.errors import BrokenModelError
 from runtime.threads import num_threads
 from runtime.tokenizer import Tokenizer
@@ -47,11 +48,17 @@ _REASON_CHARACTERS = 200
 
 
 def load_model(
-    folder: Path, *, dtype: str = "float32", decoder: str = "auto", device: torch.device = CPU
+    folder: Path,
+    *,
+    dtype: str = "float32",
+    decoder: str = "auto",
+    device: torch.device = CPU,
+    ranks: Ranks | None = None,
 ) -> Model:
     """The folder's causal language model, over our attention: the lean decoder where it computes
     the same, and transformers' own code otherwise, or where `decoder` is "general". dtype: of the
-    weights, a key of `TORCH_DTYPES`; device: where they lie and are computed with.
+    weights, a key of `TORCH_DTYPES`; device: where they lie and are computed with;
+    ranks: the processes that share the model.
 
     Raises BrokenModelError when transformers cannot load it, or had to make weights up,
     UnsupportedModelError when it asks for an attention that is not ours, and UsageError for an int8
@@ -79,10 +86,17 @@ def load_model(
         model, report = loaded  # its signature does not tell of the pair
         _refuse_misfits(folder, report)
     model.requires_grad_(False)
+    if ranks is not None:
+        shard(model, ranks)
     model.to(device)
     if lean:
-        return LeanModel(model, dtype=chosen)
+        return LeanModel(model, dtype=chosen, add_up=None if ranks is None else ranks.add_up)
     return GeneralModel(model)
+
+
+def check_splittable(folder: Path, num_ranks: int) -> None:
+    """Raises UsageError where the folder's model cannot be split over so many processes."""
+    check_shardable(_load_config(folder), num_ranks)
 
 
 def load_tokenizer(folder: Path, *, vocab_size: int) -> Tokenizer:
