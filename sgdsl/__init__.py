@@ -65,6 +65,7 @@ from sgdsl.threads import num_left_behind
 if TYPE_CHECKING:
     from runtime import Runtime
     from sgdsl.backends.anthropic import Anthropic
+    from sgdsl.backends.fleet import Fleet
     from sgdsl.backends.lanes import Provider
     from sgdsl.backends.litellm import LiteLLM
     from sgdsl.backends.openai import OpenAI
@@ -94,6 +95,7 @@ __all__ = [
     "Completion",
     "DeadlineError",
     "Engine",
+    "Fleet",
     "Graph",
     "LiteLLM",
     "MockBackend",
@@ -153,6 +155,7 @@ _LAZY = {
     "Provider": "sgdsl.backends.lanes",
     "RateLimit": "sgdsl.backends.policy",
     "Router": "sgdsl.backends.router",
+    "Fleet": "sgdsl.backends.fleet",
 }
 
 if not TYPE_CHECKING:  # or every name would exist for a type checker

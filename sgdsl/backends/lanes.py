@@ -6,8 +6,9 @@ the time, it decides; it starts and waits for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from sgdsl.arguments import refuse
@@ -77,15 +78,22 @@ class Lanes:
         return iter(self._lanes)
 
     def choose(
-        self, now_s: float, *, input_tokens: int, failed: Collection[int], barred: Collection[int]
+        self,
+        now_s: float,
+        *,
+        input_tokens: int,
+        failed: Collection[int],
+        barred: Collection[int],
+        rank: Callable[[Lane], Any] = attrgetter("index"),
     ) -> Lane | Later:
-        """The first lane, in their order, that takes such an input, has room, and lets more
-        through; those where the run has `failed` come last, the `barred` ones never. A run that has
-        no lane at all is `Later(None)` with nothing to wait for: see `any_for`.
+        """The first lane, by `rank`, that takes such an input, has room, and lets more through;
+        those where the run has `failed` come last, the `barred` ones never. A run that has no lane
+        at all is `Later(None)` with nothing to wait for: see `any_for`.
         """
         able = [
             lane for lane in self._lanes if lane.index not in barred and lane.takes(input_tokens)
         ]
+        able.sort(key=rank)
         ordered = [lane for lane in able if lane.index not in failed]
         ordered += [lane for lane in able if lane.index in failed]
         open_lanes = [lane for lane in ordered if lane.breaker.allows(now_s)]

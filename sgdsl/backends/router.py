@@ -12,7 +12,9 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from time import monotonic
+from typing import Any
 
 from sgdsl.backends.alarms import Alarms
 from sgdsl.backends.base import Backend, BackendStats, Closing
@@ -199,7 +201,11 @@ class Router(Closing):
         with self._lock:
             now_s = self._clock()
             chosen = self._lanes.choose(
-                now_s, input_tokens=tokens, failed=journey.failed, barred=journey.barred
+                now_s,
+                input_tokens=tokens,
+                failed=journey.failed,
+                barred=journey.barred,
+                rank=self._rank(journey),
             )
             if isinstance(chosen, Later):
                 if chosen.at_s is None:
@@ -210,7 +216,15 @@ class Router(Closing):
             is_trial = chosen.breaker.state(now_s) == "half-open"
             chosen.breaker.begin(now_s)
             chosen.num_in_flight += 1
+            self._took(journey, chosen)
             return chosen, is_trial
+
+    def _rank(self, journey: Journey) -> Callable[[Lane], Any]:  # noqa: ARG002
+        """Lanes with a lower rank go first; with the router's lock held."""
+        return attrgetter("index")
+
+    def _took(self, journey: Journey, lane: Lane) -> None:
+        """The lane carries the run from now on; with the router's lock held."""
 
     def _release(self, leg: Leg) -> None:
         """The lane has room for another: somebody who waits is placed, on the router's thread."""
