@@ -4,7 +4,8 @@
 #   make test    all tests
 #   make lint    ruff, mypy, import-linter
 #   make contracts   the GPU path against FlashInfer's signatures and in Triton's interpreter
-#   make bench   the benchmark of the main job
+#   make bench   the benchmark of the main job; others by ARGS="chat --quick"
+#   make bench-peers   the engines that workloads are compared with (large; PEERS="vllm" for one)
 #   make bench-grammars   the benchmark of constraints, beside other engines
 #   make bench-frontend   the benchmark of the frontend, beside SGLang's
 #
@@ -19,14 +20,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CONTRACTS := .contracts
-PEERS := .bench-venv
+PEER_GRAMMARS := .bench-venv
 PEER_FRONTEND := .bench-frontend-venv
+PEER_ENGINES := .bench-peers
+PEERS ?= transformers vllm llama-cpp openvino
 
 ifdef PIP_EXTRA_INDEX_URL
 export PIP_EXTRA_INDEX_URL
 endif
 
-.PHONY: demo test contracts fuzz lint format bench bench-grammars bench-frontend clean
+.PHONY: demo test contracts fuzz lint format bench bench-peers bench-grammars bench-frontend clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/extract_packages.py $(ARGS)
@@ -57,14 +60,16 @@ format: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-grammars: $(INSTALLED) $(PEERS)/.installed
+bench-peers: $(PEERS:%=$(PEER_ENGINES)/%/.installed)
+
+bench-grammars: $(INSTALLED) $(PEER_GRAMMARS)/.installed
 	$(BIN)/python -m benchmarks grammars $(ARGS)
 
 bench-frontend: $(INSTALLED) $(PEER_FRONTEND)/.installed
 	$(BIN)/python -m benchmarks frontend $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(CONTRACTS) $(PEERS) $(PEER_FRONTEND) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(CONTRACTS) $(PEER_GRAMMARS) $(PEER_FRONTEND) $(PEER_ENGINES) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 # Installs again only when the dependencies have changed; an interrupted install has no stamp.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -79,14 +84,22 @@ $(CONTRACTS)/.installed: tests/requirements-contracts.txt
 	@touch $@
 
 # The other engines, in an environment of their own. Of mistral-common only a data file is read.
-$(PEERS)/.installed: benchmarks/requirements-grammars.txt constraints.txt
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --requirement benchmarks/requirements-grammars.txt
-	$(PEERS)/bin/python -m pip install --no-deps mistral-common==1.13.1
+$(PEER_GRAMMARS)/.installed: benchmarks/requirements-grammars.txt constraints.txt
+	$(PYTHON) -m venv $(PEER_GRAMMARS)
+	$(PEER_GRAMMARS)/bin/python -m pip install --requirement benchmarks/requirements-grammars.txt
+	$(PEER_GRAMMARS)/bin/python -m pip install --no-deps mistral-common==1.13.1
 	@touch $@
 
 $(PEER_FRONTEND)/.installed: benchmarks/requirements-frontend.txt constraints.txt
 	$(PYTHON) -m venv $(PEER_FRONTEND)
 	$(PEER_FRONTEND)/bin/python -m pip install --requirement benchmarks/requirements-frontend.txt
 	$(PEER_FRONTEND)/bin/python -m pip install --no-deps sglang==0.5.5
+	@touch $@
+
+# The engines that workloads are compared with, each in an environment of its own. The two that
+# bring a torch bring packages for images and sound too, which expect another one.
+$(PEER_ENGINES)/%/.installed: benchmarks/peers/requirements-%.txt constraints.txt
+	$(PYTHON) -m venv $(PEER_ENGINES)/$*
+	CMAKE_ARGS="-DGGML_NATIVE=ON" $(PEER_ENGINES)/$*/bin/python -m pip install --requirement $<
+	$(PEER_ENGINES)/$*/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
 	@touch $@

@@ -1,17 +1,23 @@
-"""`python -m benchmarks [dtypes | extract | frontend | grammars]`: one of them, extract if none."""
+"""`python -m benchmarks [NAME]`: a workload or another measurement by its name; extract if none."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
-from benchmarks import dtypes, extract, frontend, grammars
+from benchmarks import command, dtypes, frontend, grammars, plot
+from benchmarks.workloads import WORKLOADS
 
-BENCHMARKS = {
+Command = Callable[[list[str]], int | None]
+
+BENCHMARKS: dict[str, Command] = {
+    **{name: partial(command.main, workload) for name, workload in WORKLOADS.items()},
     "dtypes": dtypes.main,
-    "extract": extract.main,
     "frontend": frontend.main,
     "grammars": grammars.main,
+    "plot": plot.main,
 }
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     name = arguments.pop(0) if arguments and arguments[0] in BENCHMARKS else "extract"
-    BENCHMARKS[name](arguments)
+    sys.exit(BENCHMARKS[name](arguments))

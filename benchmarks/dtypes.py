@@ -21,8 +21,10 @@ from typing import Any
 from rich.console import Console
 
 import sgdsl as sgl
-from benchmarks.extract import rows_of, warm_up
-from examples.extract_packages import Document, extract
+from benchmarks.ours import warm_up
+from benchmarks.workloads.extract import EXTRACT
+from benchmarks.workloads.workload import Row
+from examples.extract_packages import extract
 from runtime import Runtime
 from runtime.models import resolve_model
 from sgdsl.errors import UsageError
@@ -46,7 +48,7 @@ def read(s: sgl.ProgramState, text: str) -> None:
     s += text + sgl.gen("end", max_tokens=0, return_logprob=True, logprob_start_len=0)
 
 
-def measure(folder: Path, dtype: str, documents: Sequence[Document]) -> Measured:
+def measure(folder: Path, dtype: str, rows: Sequence[Row]) -> Measured:
     text = TEXT.read_text(encoding="utf-8")
     chunks = [text[i : i + CHUNK_CHARACTERS] for i in range(0, len(text), CHUNK_CHARACTERS)]
     with Runtime(folder, dtype=dtype, share_outputs=False) as runtime:
@@ -56,10 +58,9 @@ def measure(folder: Path, dtype: str, documents: Sequence[Document]) -> Measured
             for state in states
             for logprob, _, _ in state.get_meta_info("end")["input_token_logprobs"][1:]
         ]
-        warm_up(runtime, documents)
+        warm_up(EXTRACT, rows, runtime)
         began = time.process_time()
-        rows = [{"document": document.text} for document in documents]
-        done = extract.run_batch(rows, backend=runtime)
+        done = extract.run_batch([row.arguments for row in rows], backend=runtime)
         cpu_s = time.process_time() - began
     records = [state["record"].model_dump() for state in done]
     return Measured(nll=-sum(found) / len(found), records=records, cpu_s=cpu_s)
@@ -93,13 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     parser.add_argument("--model", help="a folder in Hugging Face format, or a name")
     args = parser.parse_args(arguments)
-    console, folder, documents = Console(), resolve_model(args.model), rows_of(args.rows)
-    base = measure(folder, DTYPES[0], documents)
+    console, folder = Console(), resolve_model(args.model)
+    rows = EXTRACT.rows(args.rows, 0)
+    base = measure(folder, DTYPES[0], rows)
     console.print(f"float32   perplexity {math.exp(base.nll):.2f}, {base.cpu_s:.1f} s of CPU time")
     report = {}
     for dtype in DTYPES[1:]:
         try:
-            against = compare(measure(folder, dtype, documents), base)
+            against = compare(measure(folder, dtype, rows), base)
         except UsageError as error:
             console.print(f"{dtype:9} {error}")
             continue

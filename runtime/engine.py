@@ -35,6 +35,8 @@ class Engine:
             return False
         batch = build_batch(grants, self.scheduler.cache.page_size)
         scheduled = perf_counter()
+        self._executor.copy(self.scheduler.take_copies())
+        copied = perf_counter()
         try:
             hidden = self._executor.forward(batch)
             computed = perf_counter()
@@ -52,7 +54,8 @@ class Engine:
         stats.computed_tokens += batch.num_tokens
         stats.max_running = max(stats.max_running, self.scheduler.num_running)
         stats.schedule_s += scheduled - began
-        stats.forward_s += computed - scheduled
+        stats.copy_s += copied - scheduled
+        stats.forward_s += computed - copied
         stats.mask_s += masked - computed
         stats.sample_s += drawn - masked
         stats.programs_s += perf_counter() - drawn

@@ -17,6 +17,8 @@ from collections.abc import Sequence as List
 from dataclasses import dataclass
 
 from runtime.batch import Grant
+from runtime.beginnings import Beginning, Beginnings
+from runtime.cache.copies import Copy
 from runtime.cache.prefix import PageNode, PrefixCache
 from runtime.foresight import Usage
 from runtime.policies import POLICIES, Policy
@@ -123,6 +125,11 @@ class Scheduler:
             self.counts.computed_tokens += grant.num_tokens
             self._share_full_pages(sequence)
 
+    def take_copies(self) -> list[Copy]:
+        """What has to be copied before the tokens of the grants are computed, in order."""
+        copies, self.cache.copies = self.cache.copies, []
+        return copies
+
     def shrink(self, num_tokens: int) -> bool:
         """The memory did not suffice for a step of `num_tokens`: from now on they are half as
         large. False if that is not possible.
@@ -179,15 +186,18 @@ class Scheduler:
         """
         arriving = set(filter(None, map(self._arriving_page, grants)))
         room = Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
+        beginnings = Beginnings(self.cache, self._running)
         self._waiting.settle()
         while budget > 0 and len(self._running) < self._max_running:
             if (found := self._next_in_line(arriving)) is None:
                 break
             sequence, path = found
-            num_tokens = min(sequence.goal - len(path) * self.cache.page_size, budget)
-            if not room.is_there(sequence, path, num_tokens):
+            beginning = beginnings.find(sequence, path)
+            num_cached = len(path) * self.cache.page_size + beginning.num_tokens
+            num_tokens = min(sequence.goal - num_cached, budget)
+            if not room.is_there(sequence, path, beginning.num_tokens + num_tokens):
                 break
-            self._enter(sequence, path)
+            self._enter(sequence, path, beginning)
             extended = self._extend_pages(sequence, num_tokens)
             assert extended, "there was room"
             assert num_tokens > 0, "whoever waits has a gap"
@@ -216,7 +226,7 @@ class Scheduler:
             waiting.set_aside(place)
         return None
 
-    def _enter(self, sequence: Sequence, path: list[PageNode]) -> None:
+    def _enter(self, sequence: Sequence, path: list[PageNode], beginning: Beginning) -> None:
         if sequence in self._waiting:
             oldest = self._waiting.is_oldest(sequence)
             self._since_oldest = 0 if oldest else self._since_oldest + 1
@@ -227,6 +237,7 @@ class Scheduler:
             self._preempted.remove(sequence)
         insort(self._running, sequence, key=_by_admission)
         self._adopt(sequence, path)
+        self._copy_beginning(sequence, beginning)
         self._count_admission(sequence)
 
     def _count_admission(self, sequence: Sequence) -> None:
@@ -246,6 +257,19 @@ class Scheduler:
         sequence.pages = [node.page for node in path]
         sequence.computed = len(path) * self.cache.page_size
         sequence.stale_from = None
+
+    def _copy_beginning(self, sequence: Sequence, beginning: Beginning) -> None:
+        """The sequence's next page begins with slots that exist already."""
+        if not beginning.num_tokens:
+            return
+        if beginning.node is not None:  # it was used just now, and is evicted after the others
+            self.cache.lock(beginning.node)
+            self.cache.unlock(beginning.node)
+        page = self.cache.allocate()
+        assert page is not None, "there was room"
+        self.cache.copy(beginning.page, page, beginning.num_tokens)
+        sequence.pages.append(page)
+        sequence.computed += beginning.num_tokens
 
     def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
         """Pages for `num_tokens` more computed tokens, all or none."""
@@ -274,7 +298,8 @@ class Scheduler:
 
     def _rewind_stale(self) -> None:
         """Where a tail was rewritten, give up the KV behind it. A page in the tree is given up
-        whole: others may read it, so it is never written again.
+        whole, since others may read it and it is never written again; what is still right of it is
+        copied, if there is a page for that.
         """
         size = self.cache.page_size
         for sequence in self._running:
@@ -282,18 +307,27 @@ class Scheduler:
                 continue
             keep, sequence.stale_from = sequence.valid, None
             num_shared = len(sequence.nodes)
+            left = None
             while len(sequence.nodes) * size > keep:
-                self.cache.unlock(sequence.nodes.pop())
-            if len(sequence.nodes) < num_shared:
-                keep = len(sequence.nodes) * size
-            num_kept = -(-keep // size)
+                left = sequence.nodes.pop()
+                self.cache.unlock(left)
+            num_kept = len(sequence.nodes) if left is not None else -(-keep // size)
             for page in sequence.pages[max(num_kept, num_shared) :]:
                 self.cache.free(page)
             del sequence.pages[num_kept:]
-            sequence.computed = keep
+            sequence.computed = min(keep, num_kept * size)
+            if left is not None and self.cache.reuse and self.cache.num_available:
+                num_tokens = keep - sequence.computed
+                self._copy_beginning(sequence, Beginning(left.page, num_tokens))
 
     def _release(self, sequence: Sequence) -> None:
-        for page in sequence.pages[len(sequence.nodes) :]:
+        size, num_full = self.cache.page_size, len(sequence.nodes)
+        unshared = sequence.pages[num_full:]
+        tail = sequence.tokens[num_full * size : sequence.valid]
+        if tail and unshared:
+            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root
+            self.cache.insert_partial(parent, tuple(tail), unshared.pop(0))
+        for page in unshared:
             self.cache.free(page)
         for node in reversed(sequence.nodes):
             self.cache.unlock(node)

@@ -7,10 +7,13 @@ wrong hash is a wrong token: whatever the bookkeeping gets wrong shows in the ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import Batch
+from runtime.cache.copies import Copy
 from runtime.foresight import Ahead, Usage
 from runtime.sampling.request import Sampled, SampleRequest, SampleRow, Top
 from sgdsl.seeds import mix
@@ -60,15 +63,24 @@ class Hope(Usage):
 
 
 class HashExecutor:
-    """An `Executor` of `num_slots` slots. `log` keeps the number of tokens of every step. One of
-    more than `memory` tokens does not fit, which it says when it has done half of its work.
+    """An `Executor` of `num_slots` slots in pages of `page_size`. `log` keeps the number of tokens
+    of every step. One of more than `memory` tokens does not fit, which it says when it has done
+    half of its work.
     """
 
-    def __init__(self, *, vocab_size: int, num_slots: int) -> None:
+    def __init__(self, *, vocab_size: int, num_slots: int, page_size: int) -> None:
         self.vocab_size = vocab_size
+        self.page_size = page_size
         self.slots: list[int] = [UNWRITTEN] * num_slots
         self.log: list[int] = []
         self.memory: int | None = None
+
+    def copy(self, copies: Sequence[Copy]) -> None:
+        for copy in copies:
+            for index in range(copy.num_slots):
+                found = self.slots[copy.source * self.page_size + index]
+                assert found != UNWRITTEN, "only computed slots are copied"
+                self.slots[copy.target * self.page_size + index] = found
 
     def forward(self, batch: Batch) -> list[int]:
         """Writes the slots; returns the hash at every token of the batch."""

@@ -1,12 +1,13 @@
 """Paged attention in plain torch: the CPU path, and the reference for every other.
 
-Owns how a ragged batch attends to its pages. Two shapes of work, planned once a step and used by
-every layer. Rows of one token (decodes) read keys and values where they lie in the pool: which
-query meets which slot is a sparse matrix, whose products are computed entry by entry, and nothing
-is gathered. Where such rows share first pages, these are read once for all of them (Hydragen,
-arXiv:2402.05099). Rows of several tokens (prefill, trees of options) are computed one at a time: a
-token attends to what was computed before the step, and to those of its own row that it follows.
-That is done before new KV is stored, since a tree's may take the place of older.
+Owns how a ragged batch attends to its pages. Two shapes of work, planned once a step for each
+window and used by every layer that has it. Rows of one token (decodes) read keys and values where
+they lie in the pool: which query meets which slot is a sparse matrix, whose products are computed
+entry by entry, and nothing is gathered. Where such rows share first pages, these are read once for
+all of them (Hydragen, arXiv:2402.05099). Rows of several tokens (prefill, trees of options) are
+computed one at a time: a token attends to what was computed before the step, and to those of its
+own row that it follows. That is done before new KV is stored, since a tree's may take the place of
+older. What lies outside of a row's window is not read.
 
 KV is float32 whatever the model's weights are: torch has the sparse product in no smaller type, and
 it reads 16-bit KV no faster.
@@ -61,8 +62,9 @@ class DecodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
-    """A row of several tokens. pages: int64 [P], which hold what was computed before; bias:
-    [num_tokens, num_before + num_tokens] 0, or -inf where a token does not attend.
+    """A row of several tokens. pages: int64 [P], those of what was computed before that a token's
+    window reaches into; bias: [num_tokens, num_before + num_tokens] 0, or -inf where a token does
+    not attend.
     """
 
     start: int
@@ -76,15 +78,26 @@ class PrefillRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchPlan:
-    """What a step's attention needs besides queries, keys and values."""
+class Work:
+    """All rows of a batch, under one window."""
 
-    pool: KVPool
-    page_size: int
-    slots: Tensor  # int64 [num_stored]: where the new KV goes
-    stored: Tensor | None  # int64 [num_stored]: the tokens that have a slot; None: all
     decodes: list[DecodeGroup]
     prefills: list[PrefillRow]
+
+
+class TorchPlan:
+    """An `AttentionPlan`. `num_heads`: of the queries."""
+
+    def __init__(self, batch: Batch, pool: KVPool, *, num_heads: int) -> None:
+        self._batch = batch
+        self._pool = pool
+        self._num_heads = num_heads
+        stored = np.flatnonzero(batch.slots >= 0)
+        # int64 [num_stored]: where the new KV goes, and the tokens that have a slot; None: all
+        self._slots = torch.from_numpy(batch.slots[stored].astype(np.int64))
+        self._stored = None if len(stored) == len(batch.slots) else torch.from_numpy(stored)
+        self._longest = int(batch.positions.max(initial=0)) + 1
+        self._work: dict[int, Work] = {}  # by window
 
     def run(
         self,
@@ -97,44 +110,61 @@ class TorchPlan:
         sinks: Tensor | None = None,
     ) -> Tensor:
         """See `AttentionPlan`."""
-        assert kind == AttentionKind(kind.scale) and sinks is None, "other models are refused"
-        scale = kind.scale
-        cached_keys, cached_values = self.pool.keys[layer], self.pool.values[layer]
-        wanted = queries.float()
-        out = torch.empty(wanted.shape)
-        for row in self.prefills:
+        cached_keys, cached_values = self._pool.keys[layer], self._pool.values[layer]
+        work = self._within(kind.window)
+        asked, extra = queries.float(), None if sinks is None else sinks.float()
+        out = torch.empty(asked.shape)
+        for row in work.prefills:
             here = slice(row.start, row.end)
             all_keys = self._with_own(row, cached_keys, keys[here])
             all_values = self._with_own(row, cached_values, values[here])
-            out[here] = _prefill(wanted[here], all_keys, all_values, row.bias, scale)
-        if self.stored is not None:
-            keys, values = keys[self.stored], values[self.stored]
-        self.pool.write(layer, self.slots, keys, values)
-        for group in self.decodes:
-            asked = wanted[group.tokens]
-            out[group.tokens] = self._decode(group, asked, cached_keys, cached_values, scale)
+            compute = _prefill if kind.soft_cap is None and extra is None else _prefill_by_head
+            out[here] = compute(asked[here], all_keys, all_values, row.bias, kind=kind, sinks=extra)
+        if self._stored is not None:
+            keys, values = keys[self._stored], values[self._stored]
+        self._pool.write(layer, self._slots, keys, values)
+        for group in work.decodes:
+            out[group.tokens] = self._decode(
+                group, asked[group.tokens], cached_keys, cached_values, kind=kind, sinks=extra
+            )
         return out.to(queries.dtype)
 
+    def _within(self, window: int | None) -> Work:
+        """The rows' work; that of a window that holds every row is that without one."""
+        window = self._longest if window is None else min(window, self._longest)
+        if window not in self._work:
+            self._work[window] = _lay_out(self._batch, window, self._pool, self._num_heads)
+        return self._work[window]
+
     def _decode(
-        self, group: DecodeGroup, queries: Tensor, keys: Tensor, values: Tensor, scale: float
+        self,
+        group: DecodeGroup,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        kind: AttentionKind,
+        sinks: Tensor | None,
     ) -> Tensor:
         """One softmax over the shared and the own slots of each row: [B, num_heads, head_dim]."""
         rows, num_heads, dim = queries.shape
         num_kv_heads = keys.shape[0]
         own_queries = queries.view(-1, dim)
         products = torch.sparse.sampled_addmm(
-            group.bias, own_queries, keys.view(-1, dim).t(), alpha=scale
+            group.bias, own_queries, keys.view(-1, dim).t(), alpha=kind.scale
         )
-        scores = products.values().view(rows * num_heads, -1)
-        num_shared = len(group.shared) * self.page_size
+        scores = _capped(products.values(), kind.soft_cap, group.bias.values())
+        scores = scores.view(rows * num_heads, -1)
+        num_shared = len(group.shared) * self._batch.page_size
         if num_shared:
             # [num_kv_heads, B * per_kv, head_dim]: queries that read the same keys stand together
-            grouped = queries.view(rows, num_kv_heads, -1, dim).transpose(0, 1) * scale
+            grouped = queries.view(rows, num_kv_heads, -1, dim).transpose(0, 1) * kind.scale
             shared_keys = self._read(keys, group.shared)
             shared = torch.bmm(grouped.flatten(1, 2), shared_keys.transpose(1, 2))
             shared = shared.view(num_kv_heads, rows, -1, num_shared).transpose(0, 1)
-            scores = torch.cat([shared.reshape(rows * num_heads, -1), scores], dim=-1)
-        weights = scores.softmax(-1)
+            shared = _capped(shared.reshape(rows * num_heads, -1), kind.soft_cap)
+            scores = torch.cat([shared, scores], dim=-1)
+        weights = _softmax(scores, None if sinks is None else sinks.repeat(rows)[:, None])
         mixed: Tensor = torch.embedding_bag(
             values.view(-1, dim),
             group.columns,
@@ -162,14 +192,23 @@ class TorchPlan:
     def _read(self, cached: Tensor, pages: Tensor) -> Tensor:
         """cached: [num_kv_heads, num_slots, head_dim]; all slots of `pages`, one after another."""
         num_kv_heads, _, dim = cached.shape
-        in_pages = cached.view(num_kv_heads, -1, self.page_size * dim)
+        in_pages = cached.view(num_kv_heads, -1, self._batch.page_size * dim)
         return in_pages.index_select(1, pages).view(num_kv_heads, -1, dim)
 
 
-def _prefill(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float) -> Tensor:
+def _prefill(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    *,
+    kind: AttentionKind,
+    sinks: Tensor | None,
+) -> Tensor:
     """keys, values: [num_kv_heads, kv_len, head_dim]; bias: [num_tokens, kv_len]. Returns what
     `queries` is like: [num_tokens, num_heads, head_dim].
     """
+    assert kind.soft_cap is None and sinks is None, "torch's own operator knows neither"
     _, num_heads, dim = queries.shape
     num_kv_heads, kv_len, _ = keys.shape
     # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
@@ -180,9 +219,46 @@ def _prefill(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale:
         keys[:, None].expand(shape),
         values[:, None].expand(shape),
         attn_mask=bias,
-        scale=scale,
+        scale=kind.scale,
     )
     return mixed.flatten(0, 1).transpose(0, 1)
+
+
+def _prefill_by_head(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    *,
+    kind: AttentionKind,
+    sinks: Tensor | None,
+) -> Tensor:
+    """As `_prefill`, with soft caps and sinks; scores of one KV head are in memory at a time."""
+    _, num_heads, dim = queries.shape
+    num_kv_heads = len(keys)
+    grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
+    extra = [None] * num_kv_heads if sinks is None else sinks.view(num_kv_heads, -1, 1, 1)
+    mixed = []
+    for asked, own_keys, own_values, sink in zip(grouped, keys, values, extra, strict=True):
+        scores = _capped(asked @ own_keys.t() * kind.scale, kind.soft_cap) + bias
+        mixed.append(_softmax(scores, sink) @ own_values)
+    return torch.cat(mixed).transpose(0, 1)
+
+
+def _capped(scores: Tensor, soft_cap: float | None, bias: Tensor | None = None) -> Tensor:
+    """bias: added once more behind the cap, which makes a number of -inf."""
+    if soft_cap is None:
+        return scores
+    capped = torch.tanh(scores / soft_cap) * soft_cap
+    return capped if bias is None else capped + bias
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """Over the last dimension and a sink, which takes its part and is left out."""
+    if sinks is None:
+        return scores.softmax(-1)
+    with_sinks = torch.cat([scores, sinks.expand(*scores.shape[:-1], 1)], dim=-1)
+    return with_sinks.softmax(-1)[..., :-1]
 
 
 class TorchAttention:
@@ -193,29 +269,29 @@ class TorchAttention:
         self._num_heads = num_heads
 
     def plan(self, batch: Batch) -> TorchPlan:
-        return _plan(batch, self._pool, num_heads=self._num_heads)
+        return TorchPlan(batch, self._pool, num_heads=self._num_heads)
 
 
-def _plan(batch: Batch, pool: KVPool, *, num_heads: int) -> TorchPlan:
-    """Sort the batch's rows into decode groups and prefill rows."""
+def _lay_out(batch: Batch, window: int, pool: KVPool, num_heads: int) -> Work:
+    """Sort the batch's rows into decode groups and prefill rows. Decodes that are longer than the
+    window read it whole, each for itself.
+    """
     decodes = np.diff(batch.qo_indptr) == 1
     decodes[list(batch.trees)] = False
+    longer = batch.kv_lens > window
     groups = [
         group
-        for rows, num_shared in _clusters(batch, np.flatnonzero(decodes).tolist())
+        for rows, num_shared in _clusters(batch, np.flatnonzero(decodes & ~longer).tolist())
         for group in _even_groups(batch, rows, num_shared)
     ]
-    stored = np.flatnonzero(batch.slots >= 0)
-    return TorchPlan(
-        pool=pool,
-        page_size=batch.page_size,
-        slots=torch.from_numpy(batch.slots[stored].astype(np.int64)),
-        stored=None if len(stored) == len(batch.slots) else torch.from_numpy(stored),
+    if windowed := np.flatnonzero(decodes & longer).tolist():
+        groups.append((windowed, 0))
+    return Work(
         decodes=[
-            _decode_group(batch, rows, num_shared, pool=pool, num_heads=num_heads)
-            for rows, num_shared in groups
+            _decode_group(batch, group, window=window, pool=pool, num_heads=num_heads)
+            for group in groups
         ],
-        prefills=[_prefill_row(batch, row) for row in np.flatnonzero(~decodes).tolist()],
+        prefills=[_prefill_row(batch, row, window) for row in np.flatnonzero(~decodes).tolist()],
     )
 
 
@@ -267,21 +343,23 @@ def _pages(batch: Batch, row: int) -> NDArray[np.int32]:
 
 
 def _decode_group(
-    batch: Batch, rows: list[int], num_shared: int, *, pool: KVPool, num_heads: int
+    batch: Batch, group: Rows, *, window: int, pool: KVPool, num_heads: int
 ) -> DecodeGroup:
+    rows, num_shared = group
     num_kv_heads, num_slots = pool.keys.shape[1:3]
-    skipped = num_shared * batch.page_size
-    own_lens = batch.kv_lens[rows] - skipped
-    width = int(own_lens.max())
-    places = np.arange(width)
-    table = np.zeros((len(rows), -(-width // batch.page_size)), dtype=np.int32)
-    for index, row in enumerate(rows):
-        own = _pages(batch, row)[num_shared:]
-        table[index, : len(own)] = own
-    slots = table[:, places // batch.page_size] * batch.page_size + places % batch.page_size
-    is_own = places < own_lens[:, None]
+    kv_lens = batch.kv_lens[rows][:, None]
+    firsts = np.maximum(kv_lens - window, num_shared * batch.page_size)
+    width = int((kv_lens - firsts).max())
+    places = firsts + np.arange(width)
+    is_own = places < kv_lens
     # Padding reads the row's first slot: a number that is there, or -inf would meet a NaN.
-    slots = np.where(is_own, slots, slots[:, :1])
+    places = np.where(is_own, places, firsts)
+    table = np.zeros((len(rows), -(-int(kv_lens.max()) // batch.page_size)), dtype=np.int32)
+    for index, row in enumerate(rows):
+        pages = _pages(batch, row)
+        table[index, : len(pages)] = pages
+    in_table = np.take_along_axis(table, places // batch.page_size, axis=1)
+    slots = in_table * batch.page_size + places % batch.page_size
     shape = (len(rows), num_kv_heads, num_heads // num_kv_heads, width)
     heads = np.arange(num_kv_heads, dtype=np.int32)[:, None, None] * num_slots
     bias = np.where(is_own, np.float32(0.0), np.float32(-np.inf))
@@ -303,15 +381,19 @@ def _decode_group(
     )
 
 
-def _prefill_row(batch: Batch, row: int) -> PrefillRow:
+def _prefill_row(batch: Batch, row: int, window: int) -> PrefillRow:
     start, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
     parents = batch.trees.get(row)
-    num_before = int(batch.positions[start])
+    positions = batch.positions[start:end]
+    num_before = int(positions[0])
     if parents is None:
         sees = np.tri(end - start, num_before + end - start, num_before, dtype=bool)
     else:
-        sees = seen_in_tree(parents, batch.positions[start:end], num_before)
-    pages = _pages(batch, row)[: -(-num_before // batch.page_size)]
+        sees = seen_in_tree(parents, positions, num_before)
+    sees &= np.concatenate([np.arange(num_before), positions]) > positions[:, None] - window
+    first_page = max(0, num_before - window + 1) // batch.page_size
+    sees = sees[:, min(first_page * batch.page_size, num_before) :]
+    pages = _pages(batch, row)[first_page : -(-num_before // batch.page_size)]
     return PrefillRow(
         start=start,
         end=end,

@@ -6,8 +6,12 @@ cache's and the scheduler's business. The pool of the CPU path is `runtime.cache
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from runtime.cache.copies import Copy
 
 FP8 = torch.float8_e4m3fn
 
@@ -57,6 +61,12 @@ class PagedKVPool:
     def layer(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values, each [all pages, page_size, num_kv_heads, head_dim]."""
         return self.keys[layer], self.values[layer]
+
+    def copy(self, copies: Sequence[Copy]) -> None:
+        """One after another, without memory for it."""
+        for source, target, num_slots in copies:
+            for pages in (self.keys, self.values):
+                pages[:, target, :num_slots].copy_(pages[:, source, :num_slots])
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """slots: int64 [num_tokens]; keys, values: [num_tokens, num_kv_heads, head_dim]."""

@@ -1,9 +1,14 @@
 """The prefix cache: pages of KV, addressed by the tokens that lead to them (RadixAttention).
 
-Owns the free pages and the tree of cached ones. Bookkeeping only: a page is a number here, the
-tensors are elsewhere. Every edge of the tree is one whole page of tokens, so a node never splits. A
-node is locked by the sequences that use its page; locks are path-closed (whoever locks a node locks
-its ancestors), so everything unlocked can be evicted, leaves first, least recently used first.
+Owns the free pages, the tree of cached ones, and the copies that are asked for. Bookkeeping only:
+a page is a number here, the tensors are elsewhere. Every edge of the tree is one whole page of
+tokens, so a node never splits. A node is locked by the sequences that use its page; locks are
+path-closed (whoever locks a node locks its ancestors), so everything unlocked can be evicted,
+leaves first, least recently used first.
+
+A page that its sequence has left before it was full is a leaf too, with a shorter key. Nobody goes
+on from it or locks it for long: whoever shares its first tokens, or those of a whole page, has them
+copied into a page of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +18,16 @@ import itertools
 from collections.abc import Iterator, Sequence as Tokens
 from typing import Any, Protocol
 
+from runtime.cache.copies import Copy
+from runtime.cache.keys import Keys
+
 PageKey = tuple[int, ...]
 
 
 class PageNode:
     """A cached page; the path from the root spells the prefix that it completes. `depth`: pages on
     that path. `born`: rises with every page that is cached. `waiters`: the observer's, who would go
-    on from here, by the page that they would go on with.
+    on from here, by the page that they would go on with. `keys`: the children's, in order.
     """
 
     __slots__ = (
@@ -27,6 +35,7 @@ class PageNode:
         "children",
         "depth",
         "key",
+        "keys",
         "locks",
         "page",
         "parent",
@@ -42,6 +51,7 @@ class PageNode:
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.waiters: dict[PageKey | None, dict[int, Any]] | None = None
         self.children: dict[PageKey, PageNode] = {}
+        self.keys = Keys()
         self.locks = 0
         self.used = 0
 
@@ -67,6 +77,8 @@ class PrefixCache:
         self.reuse = reuse
         self.root = PageNode((), -1, None)
         self.observer: Observer | None = None
+        self.copies: list[Copy] = []
+        """Asked for, in order; whoever carries them out takes them away."""
         self.num_cached = 0
         self._free = list(range(num_pages - 1, -1, -1))
         self._num_unlocked = 0
@@ -95,6 +107,19 @@ class PrefixCache:
             found.append(child)
             node = child
         return found
+
+    def beginning(self, node: PageNode, tokens: Tokens[int]) -> tuple[PageNode, int] | None:
+        """The child of `node` that shares most first tokens with these, and how many; if one does.
+        Locks nothing.
+        """
+        found = node.keys.closest(tuple(tokens))
+        return None if found is None else (node.children[found[0]], found[1])
+
+    def copy(self, source: int, target: int, num_slots: int) -> None:
+        """Have the first slots of a page copied before the next tokens are computed."""
+        assert 0 < num_slots <= self.page_size, "a page has so many slots"
+        if source != target:  # what was evicted for the one who copies it
+            self.copies.append(Copy(source, target, num_slots))
 
     def lock(self, node: PageNode) -> None:
         if node.locks == 0:
@@ -132,14 +157,37 @@ class PrefixCache:
             self.free(page)
             self.lock(child)
             return child
-        child = PageNode(key, page, parent, next(self._births))
+        child = self._grow(parent, key, page)
         child.locks = 1
-        if self.reuse:
-            parent.children[key] = child
         if parent.waiters and key in parent.waiters:
             assert self.observer is not None, "waiters are an observer's"
             self.observer.grown(child)
+        return child
+
+    def insert_partial(self, parent: PageNode, key: PageKey, page: int) -> None:
+        """Cache `page`, of which no more than the slots of `key` were computed, behind `parent`,
+        which is locked. It is not locked itself; it is freed if another page begins like it.
+        """
+        assert 0 < len(key) < self.page_size, "the page is not full, and not empty"
+        if not self.reuse or parent.keys.covers(key):
+            self.free(page)
+            return
+        child = self._grow(parent, key, page)
+        child.used = next(self._clock)
+        self._num_unlocked += 1
+        self._offer(child)
+
+    def _grow(self, parent: PageNode, key: PageKey, page: int) -> PageNode:
+        """A new child. The page that only holds its beginning is of no use any more."""
+        child = PageNode(key, page, parent, next(self._births))
         self.num_cached += 1
+        if self.reuse:
+            shorter = parent.keys.beginning_of(key)
+            parent.children[key] = child
+            if shorter is not None:
+                assert not parent.children[shorter].locks, "what is not full is nobody's"
+                self._drop(parent.children[shorter])
+            parent.keys.add(key)
         return child
 
     def flush(self) -> None:
@@ -178,6 +226,7 @@ class PrefixCache:
         self._num_unlocked -= 1
         if self.reuse:
             del parent.children[node.key]
+            parent.keys.remove(node.key)
             if node.waiters:
                 assert self.observer is not None, "waiters are an observer's"
                 self.observer.dropped(node)
@@ -192,7 +241,9 @@ class PrefixCache:
             stack += node.children.values()
 
     def check_integrity(self) -> None:
-        """Pages have one owner each, the counts are right and locks are path-closed."""
+        """Pages have one owner each, the counts are right, locks are path-closed, and what is not
+        full is a leaf that nobody uses.
+        """
         pages: list[int] = list(self._free)
         unlocked = 0
         for node in self.nodes():
@@ -203,5 +254,12 @@ class PrefixCache:
             assert node.parent is self.root or node.parent.locks >= node.locks, (
                 "whoever locks a node locks its ancestors"
             )
+            assert len(node.key) == self.page_size or not (node.children or node.locks), (
+                "nobody goes on from a page that is not full"
+            )
+        for node in (self.root, *self.nodes()):
+            keys = list(node.keys)
+            assert keys == sorted(node.children), "a node knows its children's keys"
+            assert all(b[: len(a)] != a for a, b in itertools.pairwise(keys)), "none is there twice"
         assert len(pages) == len(set(pages)), "a page has one owner"
         assert not self.reuse or unlocked == self._num_unlocked, "unlocked pages are counted"

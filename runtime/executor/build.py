@@ -11,6 +11,7 @@ import torch
 
 from runtime.attention.torch import TorchAttention
 from runtime.cache.kv import KVPool
+from runtime.cache.store import PageStore
 from runtime.executor.base import Executor
 from runtime.executor.cuda_graph import CudaRecorder
 from runtime.executor.gpu import gpu_executor
@@ -43,7 +44,11 @@ def build_executor(model: Model, sizes: ExecutorSizes, device: torch.device) -> 
             head_dim=shape.head_dim,
             num_slots=sizes.num_pages * sizes.page_size,
         )
-        return ModelRunner(model, TorchAttention(pool, num_heads=shape.num_heads))
+        return ModelRunner(
+            model,
+            TorchAttention(pool, num_heads=shape.num_heads),
+            PageStore(pool, page_size=sizes.page_size),
+        )
     return gpu_executor(
         model,
         num_pages=sizes.num_pages,

@@ -19,6 +19,7 @@ from torch import Tensor
 from runtime.attention.flashinfer import FlashInferAttention
 from runtime.attention.static_decodes import StaticDecodes
 from runtime.batch import Batch
+from runtime.cache.copies import Copy
 from runtime.executor.cuda_graph import DecodeGraphs, Recorder
 from runtime.executor.runner import SCORED_AT_ONCE, memory_errors
 from runtime.model.base import Model
@@ -51,6 +52,10 @@ class DeviceRunner:
             recorder=recorder,
         )
         return self._graphs.sizes
+
+    @torch.inference_mode()
+    def copy(self, copies: Sequence[Copy]) -> None:
+        self._attention.pool.copy(copies)
 
     def _hidden(self, plan: StaticDecodes) -> Tensor:
         return self._model.hidden(plan.inputs.token_ids, plan.inputs.positions, plan)

@@ -11,6 +11,7 @@ import signal
 import sys
 from typing import BinaryIO
 
+from runtime.batch import Batch
 from runtime.executor.base import Executor
 from runtime.executor.build import ExecutorSizes, build_executor
 from runtime.executor.parallel import Part
@@ -32,9 +33,12 @@ def follow(messages: BinaryIO) -> None:
             return
         if isinstance(message, ExecutorSizes):
             executor = build_executor(network, message, device)
-        else:
-            assert executor is not None, "sizes come before batches"
+            continue
+        assert executor is not None, "sizes come before batches"
+        if isinstance(message, Batch):
             executor.forward(message)
+        else:
+            executor.copy(message)
 
 
 if __name__ == "__main__":

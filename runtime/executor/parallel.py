@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from runtime.batch import Batch
+from runtime.cache.copies import Copy
 from runtime.executor.base import Executor
 from runtime.executor.ranks import ProcessRanks
 from runtime.sampling.request import Sampled, SampleRequest
@@ -118,6 +119,11 @@ class LeadingExecutor:
     def __init__(self, executor: Executor, followers: Followers) -> None:
         self._executor = executor
         self._followers = followers
+
+    def copy(self, copies: Sequence[Copy]) -> None:
+        if copies:
+            self._followers.tell(list(copies))
+        self._executor.copy(copies)
 
     def forward(self, batch: Batch) -> Any:
         # Who is granted what is nobody's business there, how many are is.

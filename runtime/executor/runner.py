@@ -6,7 +6,7 @@ for the rows that draw or score a token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,6 +15,8 @@ from torch import Tensor
 
 from runtime.attention.base import AttentionBackend
 from runtime.batch import Batch
+from runtime.cache.copies import Copy
+from runtime.cache.store import PageStore
 from runtime.executor.head import draw_tokens
 from runtime.model.base import Model
 from runtime.sampling.request import Sampled, SampleRequest, Top
@@ -40,9 +42,13 @@ def memory_errors() -> Iterator[None]:
 class ModelRunner:
     """An `Executor` over a real model."""
 
-    def __init__(self, model: Model, attention: AttentionBackend) -> None:
+    def __init__(self, model: Model, attention: AttentionBackend, pages: PageStore) -> None:
         self._model = model
         self._attention = attention
+        self._pages = pages
+
+    def copy(self, copies: Sequence[Copy]) -> None:
+        self._pages.copy(copies)
 
     @torch.inference_mode()
     @memory_errors()

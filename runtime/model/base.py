@@ -53,5 +53,25 @@ def shape_of(model: Any) -> ModelShape:
         num_kv_heads=getattr(config, "num_key_value_heads", None) or heads,
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
         vocab_size=model.get_output_embeddings().weight.shape[0],
-        context_len=config.max_position_embeddings,
+        context_len=context_len_of(config),
     )
+
+
+CHANGING_ROPES = ("dynamic", "longrope")
+"""Kinds of rotary embedding whose frequencies are others as soon as a text is longer than what the
+model was made for first: in a batch they would depend on the neighbours, and keys that are stored
+would be of the wrong ones.
+"""
+
+
+def context_len_of(config: Any) -> int:
+    """Tokens of a text, at most, so that all positions are rotated by the same frequencies."""
+    ropes = getattr(config, "rope_parameters", None) or {}
+    context_len: int = config.max_position_embeddings
+    for rope in [ropes, *(each for each in ropes.values() if isinstance(each, dict))]:
+        if rope.get("rope_type") in CHANGING_ROPES:
+            first = rope.get("original_max_position_embeddings") or getattr(
+                config, "original_max_position_embeddings", None
+            )
+            context_len = min(context_len, first or context_len)
+    return context_len

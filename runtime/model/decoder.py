@@ -1,8 +1,8 @@
 """The lean decoder: one plain network for the Llama-like families.
 
-Owns which models it runs (Llama, SmolLM, Mistral, Qwen2, Qwen3, without a sliding window), and
-their layers in few operators: query, key and value are one projection, gate and up another one, and
-the weights of the norms are part of the projections behind them. Weights come from a model that
+Owns which models it runs (Llama, SmolLM, Mistral, Qwen2, Qwen3), and their layers in few operators:
+query, key and value are one projection, gate and up another one, and the weights of the norms are
+part of the projections behind them. Weights come from a model that
 transformers has loaded, whose layers are given up one by one while they are taken over.
 
 Source: Touvron et al., LLaMA (arXiv:2302.13971); Su et al., RoFormer (arXiv:2104.09864); Zhang and
@@ -39,15 +39,21 @@ def is_lean(config: Any) -> bool:
     if config.model_type not in FAMILIES or getattr(config, "quantization_config", None):
         return False
     ropes = config.rope_parameters
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    windowed = config.model_type == "mistral" and config.sliding_window is not None
     return (
         config.hidden_act == "silu"
         and ropes.get("rope_type", "default") in FIXED_ROPES
         and ropes.get("partial_rotary_factor") in (None, 1.0)
-        and kinds == {"full_attention"}
-        and not windowed
+        and set(_layer_types(config)) <= {"full_attention", "sliding_attention"}
     )
+
+
+def _layer_types(config: Any) -> list[str]:
+    """Of each layer, as transformers names them."""
+    types: list[str] | None = getattr(config, "layer_types", None)
+    if types is None:
+        windowed = config.model_type == "mistral" and config.sliding_window is not None
+        types = ["sliding_attention" if windowed else "full_attention"] * config.num_hidden_layers
+    return types
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,12 @@ class LeanModel:
         self._dtype = dtype = torch.float32 if self._int8 else dtype
         self._rotation = _orthogonal(config.hidden_size) if self._int8 else None
         self.shape = shape_of(model)
-        self._kind = AttentionKind(scale=self.shape.head_dim**-0.5)
-        self.attention_kinds: tuple[AttentionKind, ...] = (self._kind,)
+        scale = self.shape.head_dim**-0.5
+        self._kinds = [
+            AttentionKind(scale, config.sliding_window if kind == "sliding_attention" else None)
+            for kind in _layer_types(config)
+        ]
+        self.attention_kinds: tuple[AttentionKind, ...] = tuple(dict.fromkeys(self._kinds))
         self._num_heads: int = config.num_attention_heads
         self._eps: float = config.rms_norm_eps
         self._embedding: Tensor = decoder.embed_tokens.weight.to(dtype)
@@ -138,7 +148,7 @@ class LeanModel:
             turned = torch.cat([queries, keys], dim=1)
         turned = _rotated(turned, rotation)
         queries, keys = turned[:, :num_heads], turned[:, num_heads:]
-        attended = plan.run(index, queries, keys, values, kind=self._kind)
+        attended = plan.run(index, queries, keys, values, kind=self._kinds[index])
         return attended.view(len(x), -1)
 
     def _normed(self, x: Tensor) -> Tensor:

@@ -26,10 +26,11 @@ from transformers import (
 from transformers.utils import logging
 
 from runtime.device.choice import CPU
+from runtime.errors import UnsupportedModelError
 from runtime.model.base import Model
 from runtime.model.chat_template import chat_template_of
 from runtime.model.decoder import FAMILIES, LeanModel, is_lean
-from runtime.model.general import ATTENTION, GeneralModel
+from runtime.model.general import GeneralModel
 from runtime.model.linear import has_int8
 from runtime.model.shard import Ranks, check_shardable, shard
 from runtime.models.errors import BrokenModelError
@@ -57,14 +58,20 @@ def load_model(
 ) -> Model:
     """The folder's causal language model, over our attention: the lean decoder where it computes
     the same, and transformers' own code otherwise, or where `decoder` is "general". dtype: of the
-    weights, a key of `TORCH_DTYPES`; device: where they lie and are computed with;
-    ranks: the processes that share the model.
+    weights, a key of `TORCH_DTYPES`; device: where they lie and are computed with; ranks: the
+    processes that share the model.
 
     Raises BrokenModelError when transformers cannot load it, or had to make weights up,
     UnsupportedModelError when it asks for an attention that is not ours, and UsageError for an int8
     that cannot be had.
     """
     config = _load_config(folder)
+    if config.is_encoder_decoder:
+        raise UnsupportedModelError(
+            f"The model in the folder {str(folder)!r} has the model_type {config.model_type!r}, an "
+            "encoder with a decoder, which the engine does not run; choose a model of another"
+            " family"
+        )
     lean = decoder == "auto" and is_lean(config)
     if dtype == "int8" and not (lean and has_int8()):
         raise UsageError(
@@ -79,19 +86,23 @@ def load_model(
             folder,
             config=config,
             dtype=torch.float32 if lean else chosen,
-            attn_implementation=ATTENTION,
+            attn_implementation="eager",  # until it has been probed
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # they are in the report, by name
         )
         model, report = loaded  # its signature does not tell of the pair
         _refuse_misfits(folder, report)
     model.requires_grad_(False)
-    if ranks is not None:
-        shard(model, ranks)
-    model.to(device)
     if lean:
+        if ranks is not None:
+            shard(model.get_decoder(), model.config, ranks)
+        model.to(device)
         return LeanModel(model, dtype=chosen, add_up=None if ranks is None else ranks.add_up)
-    return GeneralModel(model)
+    network = GeneralModel(model)  # probed as it is: whole, on the CPU
+    if ranks is not None:
+        network.split(ranks)
+    network.to(device)
+    return network
 
 
 def check_splittable(folder: Path, num_ranks: int) -> None:

@@ -52,11 +52,10 @@ def check_shardable(config: Any, num_ranks: int) -> None:
             )
 
 
-def shard(model: Any, ranks: Ranks) -> None:
-    """Leave of a causal language model of transformers what this process keeps. Its config says
-    from then on how many heads that are.
+def shard(decoder: nn.Module, config: Any, ranks: Ranks) -> None:
+    """Leave of a decoder of transformers what this process keeps. Its config says from then on how
+    many heads that are.
     """
-    config, decoder = model.config, model.get_decoder()
     check_shardable(config, ranks.num_ranks)
     heads = config.num_attention_heads
     config.head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -66,7 +65,7 @@ def shard(model: Any, ranks: Ranks) -> None:
     ]
     for name, module in decoder.named_modules():
         for pattern, kind in rules:
-            if pattern.fullmatch(name) and not kind.startswith(REPLICATED):
+            if pattern.fullmatch(name.removeprefix("decoder.")) and not kind.startswith(REPLICATED):
                 _split(module, kind, ranks)
     for name in HEADS:
         setattr(config, name, (getattr(config, name, None) or heads) // ranks.num_ranks)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 class StepStats:
     num_steps: int = 0
     schedule_s: float = 0.0  # who gets what, and laying the batch out
+    copy_s: float = 0.0  # pages that are copied
     forward_s: float = 0.0  # the model, without the LM head
     mask_s: float = 0.0  # constraints' bitmasks
     sample_s: float = 0.0  # LM head, draw, scores
@@ -22,9 +23,9 @@ class StepStats:
     @property
     def busy_s(self) -> float:
         """All time that the engine was at work."""
-        return self.forward_s + self.sample_s + self.mask_s + self.overhead_s
+        return self.forward_s + self.sample_s + self.mask_s + self.copy_s + self.overhead_s
 
     @property
     def overhead_s(self) -> float:
-        """What is neither model, nor draw, nor constraint."""
+        """What is neither model, nor draw, nor constraint, nor copy."""
         return self.schedule_s + self.programs_s

@@ -33,7 +33,11 @@ class HashService(Service):
     ) -> None:
         config = RuntimeConfig(**options)
         self.tokenizer = tokenizer
-        self.executor = HashExecutor(vocab_size=VOCAB_SIZE, num_slots=num_pages * config.page_size)
+        self.executor = HashExecutor(
+            vocab_size=VOCAB_SIZE,
+            num_slots=num_pages * config.page_size,
+            page_size=config.page_size,
+        )
         self.grammars = grammars = GrammarStore(tokenizer.vocabulary)
         self.engine = assemble(
             config,

@@ -18,29 +18,53 @@ PAGE, HEAD_DIM, KV_HEADS, PER_KV = 4, 8, 2, 3
 NUM_PAGES = 64
 
 
-def textbook(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+def textbook(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    kind: AttentionKind,
+    sinks: Tensor | None = None,
+) -> Tensor:
     """queries: [n, heads, d] of the last n positions; keys, values: [kv_len, kv_heads, d]."""
     kv_len, n = len(keys), len(queries)
     out = torch.zeros_like(queries)
     for i in range(n):
-        visible = kv_len - n + i + 1
+        end = kv_len - n + i + 1
+        visible = slice(max(0, end - (kind.window or end)), end)
         for head in range(queries.shape[1]):
-            kv_head = head // PER_KV
-            scores = keys[:visible, kv_head] @ queries[i, head] * scale
-            out[i, head] = scores.softmax(0) @ values[:visible, kv_head]
+            scores = keys[visible, head // PER_KV] @ queries[i, head] * kind.scale
+            if kind.soft_cap is not None:
+                scores = kind.soft_cap * torch.tanh(scores / kind.soft_cap)
+            if sinks is not None:
+                scores = torch.cat([scores, sinks[head].view(1)])
+            weights = scores.softmax(0)[: end - visible.start]
+            out[i, head] = weights @ values[visible, head // PER_KV]
     return out
+
+
+kinds = st.builds(
+    AttentionKind,
+    scale=st.just(0.3),
+    window=st.none() | st.integers(1, 30),
+    soft_cap=st.none() | st.just(0.5),
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     shared_pages=st.integers(0, 3),
     rows=st.lists(st.tuples(st.integers(0, 13), st.integers(1, 6)), min_size=1, max_size=40),
+    kind=kinds,
+    has_sinks=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_every_row_attends_to_its_own_prefix(
-    shared_pages: int, rows: list[tuple[int, int]], seed: int
+    shared_pages: int, rows: list[tuple[int, int]], kind: AttentionKind, has_sinks: bool, seed: int
 ) -> None:
-    """rows: (computed tokens behind the shared pages, new tokens)."""
+    """rows: (computed tokens behind the shared pages, new tokens). Pages that lie outside of all
+    windows hold no numbers.
+    """
     torch.manual_seed(seed)
     pool = KVPool(num_layers=1, num_kv_heads=KV_HEADS, head_dim=HEAD_DIM, num_slots=PAGE * 512)
     pool.keys.normal_()
@@ -61,8 +85,13 @@ def test_every_row_attends_to_its_own_prefix(
     queries = torch.randn(num_tokens, num_heads, HEAD_DIM)
     keys = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(num_tokens, KV_HEADS, HEAD_DIM)
+    sinks = torch.randn(num_heads) if has_sinks else None
+    seen = {page for grant in grants for page in pages_in_sight(grant, kind.window)}
+    for page in set(range(512)) - seen:
+        pool.keys[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
+        pool.values[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
     plan = TorchAttention(pool, num_heads=num_heads).plan(batch)
-    found = plan.run(0, queries, keys, values, kind=AttentionKind(scale=0.3))
+    found = plan.run(0, queries, keys, values, kind=kind, sinks=sinks)
     assert found.shape == (num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     for row, grant in enumerate(grants):
         start, end = batch.qo_indptr[row], batch.qo_indptr[row + 1]
@@ -74,11 +103,17 @@ def test_every_row_attends_to_its_own_prefix(
             queries[start:end].double(),
             pool.keys[0][:, slots].transpose(0, 1).double(),
             pool.values[0][:, slots].transpose(0, 1).double(),
-            0.3,
+            kind=kind,
+            sinks=None if sinks is None else sinks.double(),
         )
         torch.testing.assert_close(found[start:end].double(), expected, atol=1e-5, rtol=1e-5)
         new_slots = torch.tensor(slots[grant.start :])
         torch.testing.assert_close(pool.keys[0][:, new_slots], keys[start:end].transpose(0, 1))
+
+
+def pages_in_sight(grant: Grant, window: int | None) -> list[int]:
+    first = 0 if window is None else max(0, grant.start - window + 1)
+    return list(grant.sequence.pages[first // PAGE :])
 
 
 @settings(max_examples=80, deadline=None)
@@ -86,10 +121,15 @@ def test_every_row_attends_to_its_own_prefix(
     num_tokens=st.integers(1, 9),
     texts=st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=12),
     neighbour=st.integers(0, 6),
+    kind=kinds,
     data=st.data(),
 )
 def test_a_token_of_a_tree_attends_to_its_own_line(
-    num_tokens: int, texts: list[list[int]], neighbour: int, data: st.DataObject
+    num_tokens: int,
+    texts: list[list[int]],
+    neighbour: int,
+    kind: AttentionKind,
+    data: st.DataObject,
 ) -> None:
     """Wherever the step begins and ends, and whatever is stored over what it reads. `neighbour`: so
     many tokens of another row.
@@ -117,7 +157,7 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
     keys = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
     plan = TorchAttention(pool, num_heads=KV_HEADS * PER_KV).plan(batch)
-    found = plan.run(0, queries, keys, values, kind=AttentionKind(scale=0.3))
+    found = plan.run(0, queries, keys, values, kind=kind)
 
     def slot(position: int) -> int:
         return int(sequence.pages[position // PAGE] * PAGE + position % PAGE)
@@ -136,7 +176,7 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
             for cached, new in zip(before, (keys, values), strict=True)
         )
         here = slice(place - start, place - start + 1)
-        expected = textbook(queries[here].double(), known_keys, known_values, 0.3)
+        expected = textbook(queries[here].double(), known_keys, known_values, kind=kind)
         torch.testing.assert_close(found[here].double(), expected, atol=1e-5, rtol=1e-5)
     if end < sequence.goal:  # what goes on finds its line in the pages
         line = list(range(min(end, num_tokens)))

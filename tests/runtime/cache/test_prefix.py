@@ -6,12 +6,14 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from runtime.cache.copies import Copy
+from runtime.cache.keys import num_common
 from runtime.cache.prefix import PageNode, PrefixCache
 
-PAGE = 2
+PAGE = 3
 NUM_PAGES = 6
 
-tokens = st.lists(st.integers(0, 2), min_size=0, max_size=12)
+tokens = st.lists(st.integers(0, 2), min_size=0, max_size=4 * PAGE)
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -41,11 +43,35 @@ class CacheMachine(RuleBasedStateMachine):
         self.held.append(path)
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data())
-    def let_go(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), tail=st.lists(st.integers(0, 2), max_size=PAGE - 1))
+    def let_go(self, data: st.DataObject, tail: list[int]) -> None:
+        """With `tail` in a page that is not full."""
         path = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        page = self.cache.allocate() if tail else None
+        self.forget_evicted()
+        if page is not None:
+            parent = path[-1] if path else self.cache.root
+            free, there = self.cache.num_free, dict(parent.children)
+            self.cache.insert_partial(parent, tuple(tail), page)
+            begun = [key for key in there if key[: len(tail)] == tuple(tail)]
+            shorter = [key for key in there if tuple(tail)[: len(key)] == key]
+            assert self.cache.num_free == free + bool(begun or shorter)
+            assert bool(begun) == (there == parent.children)
+            assert not set(parent.children) & (set(shorter) - set(begun))
         for node in reversed(path):
             self.cache.unlock(node)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), wanted=st.lists(st.integers(0, 2), min_size=1, max_size=PAGE))
+    def look_for_a_beginning(self, data: st.DataObject, wanted: list[int]) -> None:
+        path = data.draw(st.sampled_from(self.held))
+        node = path[-1] if path else self.cache.root
+        found = self.cache.beginning(node, wanted)
+        most = max((num_common(key, wanted) for key in node.children), default=0)
+        assert most == (0 if found is None else found[1])
+        if found is not None:
+            assert found[0].parent is node
+            assert list(found[0].key[:most]) == wanted[:most]
 
     @rule()
     def flush(self) -> None:
@@ -81,13 +107,17 @@ TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 
+WIDTH = 2
+"""Tokens of a page, in the examples."""
+
+
 def fill(cache: PrefixCache, prompt: list[int]) -> list[PageNode]:
     path: list[PageNode] = []
-    for start in range(0, len(prompt), PAGE):
+    for start in range(0, len(prompt), WIDTH):
         page = cache.allocate()
         assert page is not None, "the test keeps within the pool"
         parent = path[-1] if path else cache.root
-        path.append(cache.insert(parent, tuple(prompt[start : start + PAGE]), page))
+        path.append(cache.insert(parent, tuple(prompt[start : start + WIDTH]), page))
     return path
 
 
@@ -97,7 +127,7 @@ def release(cache: PrefixCache, path: list[PageNode]) -> None:
 
 
 def test_the_least_recently_used_prefix_is_evicted_first() -> None:
-    cache = PrefixCache(num_pages=2, page_size=PAGE)
+    cache = PrefixCache(num_pages=2, page_size=WIDTH)
     for prompt in ([1, 1], [2, 2]):
         release(cache, fill(cache, prompt))
     used_again = cache.match([1, 1], 2)
@@ -109,14 +139,14 @@ def test_the_least_recently_used_prefix_is_evicted_first() -> None:
 
 
 def test_a_prefix_outlives_its_continuations() -> None:
-    cache = PrefixCache(num_pages=3, page_size=PAGE)
+    cache = PrefixCache(num_pages=3, page_size=WIDTH)
     release(cache, fill(cache, [1, 1, 2, 2, 3, 3]))
     assert cache.allocate() is not None
     assert len(cache.match([1, 1, 2, 2, 3, 3], 6)) == 2
 
 
 def test_computing_a_page_twice_keeps_one_of_them() -> None:
-    cache = PrefixCache(num_pages=2, page_size=PAGE)
+    cache = PrefixCache(num_pages=2, page_size=WIDTH)
     first, second = cache.allocate(), cache.allocate()
     assert first is not None
     assert second is not None
@@ -128,7 +158,7 @@ def test_computing_a_page_twice_keeps_one_of_them() -> None:
 
 
 def test_an_unlocked_node_cannot_be_unlocked() -> None:
-    cache = PrefixCache(num_pages=1, page_size=PAGE)
+    cache = PrefixCache(num_pages=1, page_size=WIDTH)
     path = fill(cache, [1, 1])
     release(cache, path)
     with pytest.raises(AssertionError, match="only what is locked"):
@@ -136,7 +166,7 @@ def test_an_unlocked_node_cannot_be_unlocked() -> None:
 
 
 def test_without_reuse_nothing_is_found_and_nothing_is_kept() -> None:
-    cache = PrefixCache(num_pages=2, page_size=PAGE, reuse=False)
+    cache = PrefixCache(num_pages=2, page_size=WIDTH, reuse=False)
     path = fill(cache, [1, 1, 2, 2])
     assert cache.match([1, 1, 2, 2], 4) == []
     release(cache, path)
@@ -144,9 +174,31 @@ def test_without_reuse_nothing_is_found_and_nothing_is_kept() -> None:
 
 
 def test_a_hot_prefix_does_not_grow_the_bookkeeping() -> None:
-    cache = PrefixCache(num_pages=4, page_size=PAGE)
+    cache = PrefixCache(num_pages=4, page_size=WIDTH)
     path = fill(cache, [1, 1])
     for _ in range(10_000):
         release(cache, path)
         cache.lock(path[0])
     assert len(cache._leaves) < 200
+
+
+def test_the_page_that_goes_further_takes_the_place_of_a_beginning() -> None:
+    cache = PrefixCache(num_pages=4, page_size=4)
+    pages = [cache.allocate() for _ in range(4)]
+    assert None not in pages
+    a, b, c, d = (page for page in pages if page is not None)
+    cache.insert_partial(cache.root, (1, 2), a)
+    cache.insert_partial(cache.root, (1, 2, 3), b)
+    assert [(node.key, node.page) for node in cache.nodes()] == [((1, 2, 3), b)]
+    cache.insert_partial(cache.root, (1,), c)
+    assert cache.num_free == 2, "what is there already is not kept twice"
+    node = cache.insert(cache.root, (1, 2, 3, 4), d)
+    assert list(cache.nodes()) == [node]
+    cache.check_integrity()
+
+
+def test_copies_are_taken_in_the_order_in_which_they_were_asked_for() -> None:
+    cache = PrefixCache(num_pages=4, page_size=4)
+    for source, target in ((0, 1), (1, 2), (3, 3)):
+        cache.copy(source, target, 4)
+    assert cache.copies == [Copy(0, 1, 4), Copy(1, 2, 4)], "a page is no copy of itself"

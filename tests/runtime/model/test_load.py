@@ -10,21 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import transformers as hf
 from safetensors.numpy import load_file, save_file
-from transformers import (
-    AutoModelForCausalLM,
-    CohereConfig,
-    Gemma2Config,
-    GraniteConfig,
-    MistralConfig,
-    PreTrainedConfig,
-)
 from transformers.utils import logging
 
 from runtime import Runtime, cli
 from runtime.errors import UnsupportedModelError
 from runtime.model.load import load_model, load_tokenizer
 from runtime.models import BrokenModelError
+from tests.runtime.model.conftest import WriteModel
 from tests.tiny_llama import HIDDEN_SIZE, VOCAB_SIZE, Weights
 
 
@@ -144,28 +138,83 @@ SHAPE: dict[str, Any] = {
     "head_dim": 16,
     "intermediate_size": 64,
     "vocab_size": VOCAB_SIZE,
+    "max_position_embeddings": 64,
+    "pad_token_id": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+BESIDE = "take no attention from AttentionInterface"
+REFUSED: dict[str, tuple[hf.PreTrainedConfig, str]] = {
+    "a state space": (
+        hf.MambaConfig(hidden_size=64, num_hidden_layers=2, vocab_size=VOCAB_SIZE),
+        f"MambaForCausalLM has layers that {BESIDE}",
+    ),
+    "a linear attention in some layers": (
+        hf.Qwen3NextConfig(
+            **SHAPE, num_experts=4, num_experts_per_tok=2, layer_types=["linear_attention"] * 2
+        ),
+        f"Qwen3NextForCausalLM has layers that {BESIDE}",
+    ),
+    "a convolution in some layers": (
+        hf.Lfm2Config(**SHAPE, layer_types=["conv", "full_attention"]),
+        f"Lfm2ForCausalLM has layers that {BESIDE}",
+    ),
+    "a recurrence": (
+        hf.RwkvConfig(hidden_size=64, num_hidden_layers=2, vocab_size=VOCAB_SIZE),
+        f"RwkvForCausalLM has layers that {BESIDE}",
+    ),
+    "linear biases": (
+        hf.BloomConfig(hidden_size=64, n_layer=2, n_head=4, vocab_size=VOCAB_SIZE),
+        f"BloomForCausalLM has layers that {BESIDE}",
+    ),
+    "biases that it computes": (
+        hf.DogeConfig(**SHAPE),
+        "DogeForCausalLM adds biases of its own to its scores",
+    ),
+    "layers in another place": (
+        hf.Llama4TextConfig(**SHAPE),
+        "Llama4ForCausalLM keeps its layers where no other decoder does",
+    ),
+    "two attentions in a layer": (
+        hf.DiffLlamaConfig(**SHAPE),
+        "DiffLlamaForCausalLM has several attentions in one layer",
+    ),
+    "attention to later tokens": (
+        hf.BertConfig(**SHAPE),
+        "BertLMHeadModel lets its tokens attend to later ones",
+    ),
+    "positions of its own": (
+        hf.BartConfig(d_model=64, vocab_size=VOCAB_SIZE),
+        "BartForCausalLM lets tokens meet outside of its attention, or ignores positions",
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        (MistralConfig(sliding_window=8, **SHAPE), "sliding_window"),
-        (Gemma2Config(**SHAPE), "softcap"),
-        (GraniteConfig(logits_scaling=8.0, **SHAPE), "scales or caps what its output layer gives"),
-        (
-            CohereConfig(logit_scale=0.25, bos_token_id=0, eos_token_id=0, **SHAPE),
-            "scales or caps what its output layer gives",
-        ),
-    ],
-    ids=["a window", "soft caps", "divided logits", "multiplied logits"],
-)
+@pytest.mark.parametrize("kind", REFUSED)
 def test_a_family_that_the_engine_cannot_run_is_refused_at_load(
-    config: PreTrainedConfig, words: str, tmp_path: Path, tiny_llama_path: Path
+    kind: str, tmp_path: Path, tiny_llama_path: Path
 ) -> None:
-    model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    config, words = REFUSED[kind]
+    model = hf.AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     model.save_pretrained(tmp_path)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(tiny_llama_path / name, tmp_path / name)
-    with pytest.raises(UnsupportedModelError, match=words):
+    with pytest.raises(UnsupportedModelError, match=words) as caught:
         Runtime(tmp_path, kv_bytes=1 << 20)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("choose a model of another family")
+
+
+def test_an_encoder_with_a_decoder_is_refused_before_its_weights_are_read(folder: Path) -> None:
+    rewrite(folder / "config.json", model_type="bart", is_encoder_decoder=True)
+    with pytest.raises(UnsupportedModelError, match="the model_type 'bart', an encoder with a"):
+        load_model(folder)
+
+
+def test_where_frequencies_would_change_the_context_ends(write_model: WriteModel) -> None:
+    factors = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    rope = {"rope_type": "longrope", "rope_theta": 10_000.0}
+    config = hf.Phi3Config(
+        **SHAPE, original_max_position_embeddings=32, rope_parameters=rope | factors
+    )
+    assert load_model(write_model(config)).shape.context_len == 32
