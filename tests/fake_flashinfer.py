@@ -130,6 +130,7 @@ class _Wrapper:
 
     def _run(self, queries: Tensor, pages: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         problem = self._problem
+        assert queries.is_contiguous(), "kernels may take queries for contiguous"
         assert queries.dtype == problem["q_data_type"], "queries are of the planned type"
         assert queries.shape[1:] == (problem["num_qo_heads"], problem["head_dim"])
         for each in pages:

@@ -171,7 +171,7 @@ class FlashInferPlan:
         """See `AttentionPlan`."""
         pool = self._attention.pool
         pages = pool.layer(layer)
-        asked = queries.to(self._attention.dtype)
+        asked = queries.to(self._attention.dtype).contiguous()
         out = torch.empty_like(asked)
         if self._tree is not None:
             own = self._tree.tokens

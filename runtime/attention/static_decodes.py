@@ -70,6 +70,6 @@ class StaticDecodes:
         """See `AttentionPlan`."""
         pool = self._attention.pool
         pool.write(layer, self.inputs.slots, keys, values)
-        asked = queries.to(self._attention.dtype)
+        asked = queries.to(self._attention.dtype).contiguous()
         out = self._part.attend(asked, pool.layer(layer), kind=kind, sinks=sinks)
         return out.to(queries.dtype)

@@ -18,6 +18,7 @@ from runtime.executor.gpu import gpu_executor
 from runtime.executor.runner import ModelRunner
 from runtime.flashinfer_library import flashinfer
 from runtime.model.base import Model
+from runtime.model.decoder import LeanModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +60,6 @@ def build_executor(model: Model, sizes: ExecutorSizes, device: torch.device) -> 
         token_budget=sizes.token_budget,
         context_len=sizes.context_len,
         library=flashinfer(),
-        recorder=CudaRecorder(),
+        # transformers' code may do what no recording can hold.
+        recorder=CudaRecorder() if isinstance(model, LeanModel) else None,
     )

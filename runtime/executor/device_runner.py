@@ -10,7 +10,8 @@ computes all logits faster than it would gather some.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -36,60 +37,75 @@ class DeviceRunner:
         self._attention = attention
         self._graphs: DecodeGraphs[StaticDecodes] | None = None
 
-    @torch.inference_mode()
+    @contextmanager
+    def _on_device(self) -> Iterator[None]:
+        """Whichever thread calls: kernels are launched where the model is, out of memory is told as
+        Python does.
+        """
+        device = self._attention.pool.device
+        there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+        with torch.inference_mode(), memory_errors(), there:
+            yield
+
     def record(self, sizes: Sequence[int], *, max_pages: int, recorder: Recorder) -> list[int]:
         """Record decodes of these numbers of rows, each with at most `max_pages` pages; which of
         them there was memory for.
         """
         attention = self._attention
         pool = attention.pool
-        indices = torch.zeros(max(sizes) * max_pages, dtype=torch.int32, device=pool.device)
-        self._graphs = DecodeGraphs(
-            self._hidden,
-            lambda size: StaticDecodes(attention, size, kv_indices=indices[: size * max_pages]),
-            sizes=sizes,
-            page_size=pool.page_size,
-            recorder=recorder,
-        )
+        with self._on_device():
+            indices = torch.zeros(max(sizes) * max_pages, dtype=torch.int32, device=pool.device)
+            self._graphs = DecodeGraphs(
+                self._hidden,
+                lambda size: StaticDecodes(attention, size, kv_indices=indices[: size * max_pages]),
+                sizes=sizes,
+                page_size=pool.page_size,
+                recorder=recorder,
+            )
         return self._graphs.sizes
 
-    @torch.inference_mode()
     def copy(self, copies: Sequence[Copy]) -> None:
-        self._attention.pool.copy(copies)
+        with self._on_device():
+            self._attention.pool.copy(copies)
 
     def _hidden(self, plan: StaticDecodes) -> Tensor:
         return self._model.hidden(plan.inputs.token_ids, plan.inputs.positions, plan)
 
-    @torch.inference_mode()
-    @memory_errors()
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states of the rows whose logits are needed: those that draw, then those scored."""
-        hidden = None if self._graphs is None else self._graphs.run(batch)
-        if hidden is not None:
-            # Every decode of a batch that is not scored draws, in order.
+        with self._on_device():
+            hidden = None if self._graphs is None else self._graphs.run(batch)
+            if hidden is None:
+                plan = self._attention.plan(batch)
+                hidden = self._model.hidden(plan.inputs.token_ids, plan.inputs.positions, plan)
+                return hidden[plan.inputs.needed]
+            # The usual step: every row draws, in order, and none is scored.
             if len(batch.sample_at) == batch.num_rows and len(batch.score_at) == 0:
                 return hidden.clone()  # the next step is written where this one lies
             needed = [*batch.sample_at.tolist(), *batch.score_at.tolist()]
             return hidden[torch.tensor(needed, dtype=torch.int64, device=hidden.device)]
-        plan = self._attention.plan(batch)
-        hidden = self._model.hidden(plan.inputs.token_ids, plan.inputs.positions, plan)
-        return hidden[plan.inputs.needed]
 
-    @torch.inference_mode()
-    @memory_errors()
     def sample(self, hidden: Tensor, batch: Batch, request: SampleRequest) -> Sampled:
         if len(hidden) == 0:
             return Sampled((), (), ())
-        num_drawn = len(batch.sample_at)
-        tokens, logprobs, found = self._draw(hidden[:num_drawn], request)
+        with self._on_device():
+            num_drawn = len(batch.sample_at)
+            tokens, logprobs, found = self._draw(hidden[:num_drawn], request)
+            scores, score_tops = self._score(hidden[num_drawn:], batch, request)
+        return Sampled(tokens, logprobs, scores, found, score_tops)
+
+    def _score(
+        self, hidden: Tensor, batch: Batch, request: SampleRequest
+    ) -> tuple[list[float], list[Top]]:
+        """Of each `score_targets`, and of each `score_at`."""
         scores: list[float] = []
         score_tops: list[Top] = []
         for begin in range(0, len(batch.score_at), SCORED_AT_ONCE):
-            logits = self._model.logits(hidden[num_drawn + begin :][:SCORED_AT_ONCE])
+            logits = self._model.logits(hidden[begin : begin + SCORED_AT_ONCE])
             bounds = batch.score_indptr[begin : begin + len(logits) + 1]
             scores += score(logits, batch.score_targets[bounds[0] : bounds[-1]], np.diff(bounds))
             score_tops += tops(logits, request.score_tops[begin : begin + len(logits)])
-        return Sampled(tokens, logprobs, scores, found, score_tops)
+        return scores, score_tops
 
     def _draw(
         self, hidden: Tensor, request: SampleRequest

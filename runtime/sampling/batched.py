@@ -25,11 +25,14 @@ ROWS_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What rows ask for, on the device. temperature, top_p, min_p, draw: float64 [num_rows]; top_k:
-    int32 [num_rows], below 1 for all; bitmask: int32 [num_rows, num_words]. Token
-    penalty_tokens[i] of row penalty_rows[i] loses penalties[i].
+    """What rows ask for, on the device. drawn: int64, the rows that are not greedy; is_filtered:
+    bool, those of them that top-k, top-p or min-p concern. temperature, top_p, min_p, draw: float64
+    [num_rows]; top_k: int32 [num_rows], below 1 for all; bitmask: int32 [num_rows, num_words].
+    Token penalty_tokens[i] of row penalty_rows[i] loses penalties[i].
     """
 
+    drawn: Tensor
+    is_filtered: Tensor
     temperature: Tensor
     top_p: Tensor
     min_p: Tensor
@@ -46,6 +49,8 @@ def send(request: SampleRequest, staging: Staging) -> Asked:
     rows, bitmask = request.rows, request.bitmask
     numbers = np.array([[r.temperature, r.top_p, r.min_p, r.draw] for r in rows], dtype=np.float64)
     penalised = [(index, *each) for index, row in enumerate(rows) for each in _penalties(row)]
+    drawn = np.array([i for i, row in enumerate(rows) if not row.greedy], dtype=np.int32)
+    filtered = np.array([_filters(rows[i]) for i in drawn], dtype=np.int32)
     at = np.array([each[:2] for each in penalised], dtype=np.int32).reshape(-1, 2)
     amounts = np.array([each[2] for each in penalised], dtype=np.float32)
     sent = staging.send(
@@ -55,13 +60,17 @@ def send(request: SampleRequest, staging: Staging) -> Asked:
             np.array([row.top_k for row in rows], dtype=np.int32),
             np.ascontiguousarray(at.T),
             amounts.view(np.int32),
+            drawn,
+            filtered,
             np.empty(0, np.int32) if bitmask is None else bitmask,
         ]
     )
-    doubles, top_k, places, penalties, words = sent
+    doubles, top_k, places, penalties, drawn_there, filtered_there, words = sent
     temperature, top_p, min_p, draw = doubles.view(torch.float64).view(4, -1)
     penalty_rows, penalty_tokens = places.view(2, -1)
     return Asked(
+        drawn=drawn_there.long(),
+        is_filtered=filtered_there.bool(),
         temperature=temperature,
         top_p=top_p,
         min_p=min_p,
@@ -94,12 +103,12 @@ def draw_rows(logits: Tensor, rows: Sequence[SampleRow], asked: Asked) -> Tensor
     if asked.bitmask is not None:
         apply_bitmask(logits, asked.bitmask)
     greatest, tokens = logits.max(dim=-1)
-    drawn = [index for index, row in enumerate(rows) if not row.greedy]
-    for begin in range(0, len(drawn), ROWS_AT_ONCE):
-        some = drawn[begin : begin + ROWS_AT_ONCE]
-        filtered = [_filters(rows[index]) for index in some]
-        places = torch.tensor(some, device=logits.device)
-        tokens[places] = _draw(logits[places], asked, places, filtered=filtered)
+    filtered = [_filters(row) for row in rows if not row.greedy]
+    for begin in range(0, len(filtered), ROWS_AT_ONCE):
+        some = slice(begin, begin + ROWS_AT_ONCE)
+        places = asked.drawn[some]
+        concerned = asked.is_filtered[some] if any(filtered[some]) else None
+        tokens[places] = _draw(logits[places], asked, places, concerned=concerned)
     return torch.where(greatest.isfinite(), tokens, NO_TOKEN)
 
 
@@ -107,16 +116,16 @@ def _filters(row: SampleRow) -> bool:
     return row.top_k > 0 or row.top_p < 1.0 or row.min_p > 0.0
 
 
-def _draw(logits: Tensor, asked: Asked, places: Tensor, *, filtered: Sequence[bool]) -> Tensor:
+def _draw(logits: Tensor, asked: Asked, places: Tensor, *, concerned: Tensor | None) -> Tensor:
     """The cumulative distributions' inverses at `draw`. logits: [B, vocab_size] of the rows
-    `places`; filtered: those that top-k, top-p or min-p concern. int64 [B].
+    `places`; concerned: bool [B], who is filtered; None: nobody. int64 [B].
     """
     below = logits.double()
     below = below - below.amax(-1, keepdim=True)  # before the division, as for one row
     probabilities = (below / asked.temperature[places, None]).softmax(-1)
     order: Tensor | None = None
-    if any(filtered):
-        concerned = torch.tensor(filtered, device=logits.device)[:, None]
+    if concerned is not None:
+        concerned = concerned[:, None]
         falling, order = probabilities.sort(dim=-1, descending=True, stable=True)
         kept = _num_kept(falling, logits.isfinite().sum(-1), asked, places)
         ranks = torch.arange(logits.shape[1], device=logits.device)

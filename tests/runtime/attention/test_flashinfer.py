@@ -21,6 +21,7 @@ from runtime.attention.page_arrays import Sharing, find_sharing
 from runtime.attention.static_decodes import StaticDecodes
 from runtime.attention.torch import TorchAttention
 from runtime.batch import Batch, Grant, build_batch
+from runtime.cache.copies import Copy
 from runtime.cache.kv import KVPool
 from runtime.cache.paged_kv import FP8, PagedKVPool
 from runtime.sequence import Sequence as TokenSequence
@@ -354,3 +355,15 @@ def test_a_keyword_that_the_package_does_not_know_is_refused_by_the_fake() -> No
     arrays = torch.zeros(3, 1, dtype=torch.int32)
     with pytest.raises(TypeError, match="softcap"):
         wrapper.plan(*arrays, num_qo_heads=1, num_kv_heads=1, head_dim=8, page_size=4, softcap=1.0)
+
+
+def test_the_first_slots_of_pages_are_copied_in_order() -> None:
+    pool = pool_of()
+    before = pool.keys.clone(), pool.values.clone()
+    pool.copy([Copy(3, 5, 2), Copy(5, 9, PAGE)])
+    for pages, old in zip((pool.keys, pool.values), before, strict=True):
+        assert torch.equal(pages[:, 5, :2], old[:, 3, :2])
+        assert torch.equal(pages[:, 5, 2:], old[:, 5, 2:])
+        assert torch.equal(pages[:, 9], pages[:, 5])
+        changed = (pages != old).flatten(2).any(-1).any(0).nonzero()[:, 0].tolist()
+        assert changed == [5, 9]
