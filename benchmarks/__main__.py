@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import command, dtypes, frontend, grammars, plot
+from benchmarks import command, dtypes, frontend, grammars, plot, simulate
 from benchmarks.workloads import WORKLOADS
 
 Command = Callable[[list[str]], int | None]
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Command] = {
     "frontend": frontend.main,
     "grammars": grammars.main,
     "plot": plot.main,
+    "simulate": simulate.main,
 }
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 
 from runtime.cache.prefix import PrefixCache
@@ -28,8 +29,11 @@ def assemble(
     num_pages: int,
     context_len: int,
     sizes: Sizes | None = None,
+    clock: Callable[[], float] = perf_counter,
 ) -> Engine:
-    """`context_len` in tokens; `num_pages` is what the executor has; sizes: None for the CPU's."""
+    """`context_len` in tokens; `num_pages` is what the executor has; sizes: None for the CPU's;
+    `clock` gives seconds.
+    """
     cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
     sizes = sizes or config.sizes(num_pages * config.page_size)
     scheduler = Scheduler(
@@ -43,7 +47,7 @@ def assemble(
         tokenizer,
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
-        clock=perf_counter,
+        clock=clock,
         share_outputs=config.share_outputs,
         max_waiting=config.max_waiting,
         max_waiting_tokens=config.max_waiting_tokens,

@@ -238,10 +238,13 @@ class Line:
 
     def meta(self, *, now: float) -> dict[str, Any]:
         """`meta_info` of the node that ends now; latencies in seconds."""
-        first = self.sequence if self.prompt is None else self.prompt.sequence
+        if isinstance(self.activity, Scoring):
+            cached = self.activity.num_cached
+        else:
+            cached = (self.sequence if self.prompt is None else self.prompt.sequence).cached
         return {
             "id": f"{self.run.id}-{self.branch_id}",
             "prompt_tokens": self.num_prompt_tokens,
-            "cached_tokens": min(first.cached, self.num_prompt_tokens),
+            "cached_tokens": min(cached, self.num_prompt_tokens),
             "e2e_latency": now - self.begun_at,
         }

@@ -141,16 +141,31 @@ class Scheduler:
         self._max_running = min(self._max_running, self._token_budget)
         while len(self._running) > self._max_running:
             self._preempt(self._running[-1])
+        for sequence in self._running:
+            self._back_to_tokens(sequence)
         return True
 
+    def _back_to_tokens(self, sequence: Sequence) -> None:
+        """What a step stores of a tree takes the place of what that step itself goes on from. If it
+        was given up, nobody knows which of the two is there.
+        """
+        num_tokens = len(sequence.tokens)
+        if sequence.tree is not None and sequence.computed > num_tokens:
+            self.counts.lost_tokens += sequence.computed - num_tokens
+            sequence.computed = num_tokens
+
     def _grant_running(self, grants: list[Grant]) -> int:
-        """One token for every decode first, then the wider gaps in order; returns what is left."""
+        """One token for every decode first, then the wider gaps in order; returns what is left. Of
+        that a tree, which may be larger than any text, leaves half to others.
+        """
         gaps = [sequence.gap for sequence in self._running]
         budget = self._token_budget - gaps.count(1)
+        is_alone = not self.num_waiting and sum(gap > 1 for gap in gaps) <= 1
         position = 0
         while position < len(self._running):
             sequence, gap = self._running[position], gaps[position]
-            num_tokens = gap if gap <= 1 else min(gap, budget)
+            share = budget if is_alone or sequence.tree is None else -(-budget // 2)
+            num_tokens = gap if gap <= 1 else min(gap, share)
             if num_tokens > 0:
                 if not self._make_room(sequence, num_tokens):
                     break  # it was the youngest itself, and is waiting now

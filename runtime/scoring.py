@@ -45,6 +45,11 @@ class Scoring:
         return [part.sequence for part in self._parts if not part.is_scored]
 
     @property
+    def num_cached(self) -> int:
+        """Tokens of the prompt that the prefix cache gave."""
+        return self._conditional.sequence.cached
+
+    @property
     def num_tokens(self) -> int:
         """The longest option's length, with what stands before it."""
         return max(part.num_tokens for part in self._parts)

@@ -64,8 +64,8 @@ from sgdsl.threads import num_left_behind
 
 if TYPE_CHECKING:
     from runtime import Runtime
+    from runtime.fleet import Fleet
     from sgdsl.backends.anthropic import Anthropic
-    from sgdsl.backends.fleet import Fleet
     from sgdsl.backends.lanes import Provider
     from sgdsl.backends.litellm import LiteLLM
     from sgdsl.backends.openai import OpenAI
@@ -155,7 +155,7 @@ _LAZY = {
     "Provider": "sgdsl.backends.lanes",
     "RateLimit": "sgdsl.backends.policy",
     "Router": "sgdsl.backends.router",
-    "Fleet": "sgdsl.backends.fleet",
+    "Fleet": "runtime.fleet",
 }
 
 if not TYPE_CHECKING:  # or every name would exist for a type checker

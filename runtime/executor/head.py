@@ -46,7 +46,7 @@ def draw_tokens(model: Model, hidden: Tensor, request: SampleRequest) -> Drawn:
     others = sorted(set(range(len(rows))) - set(narrow))
     if narrow:
         assert bitmask is not None, "a narrow row has a mask"
-        columns = _allowed_by_any(bitmask[narrow], model.shape.vocab_size)
+        columns = allowed_by_any(bitmask[narrow], model.shape.vocab_size)
         logits = model.logits(hidden[narrow], torch.from_numpy(columns))
         allowed = torch.from_numpy(_bits(bitmask[narrow], columns))
         places, _ = sample(logits, [_on_columns(rows[i], columns) for i in narrow], allowed)
@@ -83,7 +83,7 @@ def _num_set(bitmask: NDArray[np.int32]) -> NDArray[np.int64]:
     return counted
 
 
-def _allowed_by_any(bitmask: NDArray[np.int32], vocab_size: int) -> NDArray[np.int64]:
+def allowed_by_any(bitmask: NDArray[np.int32], vocab_size: int) -> NDArray[np.int64]:
     """The tokens that one row at least allows, in order; one of no use where none is allowed."""
     together = np.bitwise_or.reduce(bitmask, axis=0)[None]
     found = np.flatnonzero(unpack(together, vocab_size)[0].numpy())

@@ -12,9 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter
 from time import monotonic
-from typing import Any
 
 from sgdsl.backends.alarms import Alarms
 from sgdsl.backends.base import Backend, BackendStats, Closing
@@ -205,7 +203,7 @@ class Router(Closing):
                 input_tokens=tokens,
                 failed=journey.failed,
                 barred=journey.barred,
-                rank=self._rank(journey),
+                pick=partial(self._pick, journey),
             )
             if isinstance(chosen, Later):
                 if chosen.at_s is None:
@@ -216,15 +214,11 @@ class Router(Closing):
             is_trial = chosen.breaker.state(now_s) == "half-open"
             chosen.breaker.begin(now_s)
             chosen.num_in_flight += 1
-            self._took(journey, chosen)
             return chosen, is_trial
 
-    def _rank(self, journey: Journey) -> Callable[[Lane], Any]:  # noqa: ARG002
-        """Lanes with a lower rank go first; with the router's lock held."""
-        return attrgetter("index")
-
-    def _took(self, journey: Journey, lane: Lane) -> None:
-        """The lane carries the run from now on; with the router's lock held."""
+    def _pick(self, _journey: Journey, lanes: Sequence[Lane]) -> Lane:
+        """Which of these lanes is to carry the run from now on; with the router's lock held."""
+        return lanes[0]
 
     def _release(self, leg: Leg) -> None:
         """The lane has room for another: somebody who waits is placed, on the router's thread."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +44,28 @@ class Brute:
         table: NDArray[np.float64] = logits.log_softmax(-1).numpy()
         return [float(table[i - 1, tokens[i]]) for i in range(start, len(tokens))]
 
-    def conditional(self, prompt: str) -> list[list[float]]:
-        """From the first token in which any choice departs from the prompt."""
+    def conditional(
+        self, prompt: str, choices: Sequence[str], asked: Sequence[int] | None = None
+    ) -> list[list[float]]:
+        """From the first token in which any choice departs from the prompt. `asked`: of these
+        choices only.
+        """
         tokenizer = self._tokenizer
         tokens = tokenizer.continue_with([], [Piece(prompt)])[1]
         rows = []
-        for choice in CHOICES:
+        for choice in choices:
             keep, following = tokenizer.continue_with(tokens, [Piece(choice)])
             rows.append(tokens[:keep] + following)
-        border = next(i for i in range(99) if any(row[: i + 1] != tokens[: i + 1] for row in rows))
-        return [self.logprobs(row, border) for row in rows]
+        border = next(
+            i
+            for i in range(len(tokens) + 1)
+            if any(row[: i + 1] != tokens[: i + 1] for row in rows)
+        )
+        return [self.logprobs(rows[i], border) for i in asked or range(len(rows))]
 
-    def unconditional(self) -> list[list[float]]:
+    def unconditional(self, choices: Sequence[str]) -> list[list[float]]:
         start = [self._tokenizer.start_token_id]
-        return [self.logprobs(start + self._tokenizer.encode(text), 1) for text in CHOICES]
+        return [self.logprobs(start + self._tokenizer.encode(text), 1) for text in choices]
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +84,8 @@ def greedy(table: list[list[float]]) -> int:
 
 
 @sgl.function
-def choose(s: sgl.ProgramState, prompt: str, method: Any) -> None:
-    s += prompt + sgl.gen("x", choices=CHOICES, choices_method=method)
+def choose(s: sgl.ProgramState, prompt: str, method: Any, choices: Sequence[str] = CHOICES) -> None:
+    s += prompt + sgl.gen("x", choices=list(choices), choices_method=method)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
@@ -94,7 +103,8 @@ def test_a_select_is_what_brute_force_says(
 ) -> None:
     state = choose.run(prompt, method, backend=runtime)
     meta = state.get_meta_info("x")
-    conditional, unconditional = brute.conditional(prompt), brute.unconditional()
+    conditional = brute.conditional(prompt, CHOICES)
+    unconditional = brute.unconditional(CHOICES)
     means = np.array([np.mean(row) for row in conditional])
     gains = means - [np.mean(row) for row in unconditional]
     if method is sgl.greedy_token_selection:
@@ -113,6 +123,71 @@ def test_a_select_is_what_brute_force_says(
         assert meta["normalized_unconditional_prompt_logprobs"] == pytest.approx(gains, abs=1e-4)
         for row, expected in zip(meta["unconditional_token_logprobs"], unconditional, strict=True):
             assert [logprob for logprob, _, _ in row] == pytest.approx(expected, abs=1e-4)
+
+
+LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text()
+SETS = {
+    "beginnings of each other": ["a", "an", "any", "any of", "any of the", "lic", "license", "l"],
+    "one": ["license"],
+    "short and long": ["of", LICENSE[300:1000], LICENSE[300:800], "the " * 200, "the " * 3 + "law"],
+    "with a common beginning": [f"the work of {name}" for name in ("you", "your heirs", "others")],
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefix_cache": False},
+        {"page_size": 16},
+        {"token_budget": 1, "max_running": 1},
+        {"token_budget": 7, "max_running": 2},
+    ],
+    ids=str,
+)
+def test_whatever_options_share_each_has_the_log_probability_of_its_own_text(
+    tiny_llama_path: Path, brute: Brute, options: dict[str, Any]
+) -> None:
+    """In any pieces, with all sets at once, and again when their prompts are cached."""
+    method = sgl.unconditional_likelihood_normalized
+    asked = [(prompt, each) for each in SETS.values() for prompt in (PROMPTS[0], LICENSE[:150])]
+    expected = [(brute.conditional(*each), brute.unconditional(each[1])) for each in asked]
+    rows = [{"prompt": prompt, "method": method, "choices": each} for prompt, each in asked]
+    with Runtime(tiny_llama_path, kv_bytes=POOL_BYTES, **{"page_size": 4, **options}) as backend:
+        for _ in range(2):
+            states = choose.run_batch(rows, backend=backend)
+            for state, (conditional, unconditional) in zip(states, expected, strict=True):
+                meta = state.get_meta_info("x")
+                found = [*meta["input_token_logprobs"], *meta["unconditional_token_logprobs"]]
+                for one, row in zip(found, [*conditional, *unconditional], strict=True):
+                    assert [logprob for logprob, _, _ in one] == pytest.approx(row, abs=1e-4)
+
+
+def test_ten_thousand_options_are_scored_like_one(runtime: Runtime, brute: Brute) -> None:
+    words = sorted(set(re.findall("[a-z]{3,}", LICENSE)))
+    choices = [f"{words[i % 97]} {words[i // 97]} {i}" for i in range(10_000)]
+    before = runtime.step_stats.computed_tokens
+    state = choose.run(PROMPTS[1], sgl.greedy_token_selection, choices, backend=runtime)
+    meta = state.get_meta_info("x")
+    assert runtime.step_stats.computed_tokens - before < sum(
+        len(row) for row in meta["input_token_logprobs"]
+    )
+    asked = list(range(0, 10_000, 250))
+    for i, row in zip(asked, brute.conditional(PROMPTS[1], choices, asked), strict=True):
+        found = [logprob for logprob, _, _ in meta["input_token_logprobs"][i]]
+        assert found == pytest.approx(row, abs=1e-4)
+    assert math.isclose(sum(meta["probabilities"]), 1)
+
+
+def test_a_select_tells_how_much_of_its_prompt_was_cached(runtime: Runtime) -> None:
+    prompt = "contributions of the licensor: " * 4
+    metas = [
+        choose.run(prompt, sgl.token_length_normalized, [option, "b"], backend=runtime)
+        for option in ("a", "a work", "any")
+    ]
+    cached = [state.get_meta_info("x")["cached_tokens"] for state in metas]
+    total = metas[0].get_meta_info("x")["prompt_tokens"]
+    assert cached[0] < total - 16
+    assert all(total - 16 < each < total for each in cached[1:])
 
 
 def test_a_quotation_occurs_in_its_source(runtime: Runtime) -> None:

@@ -210,11 +210,17 @@ token = st.integers(0, 2)
         max_size=8,
     ),
     prompts(),
+    st.sets(st.integers(1, 20), max_size=2),
 )
 def test_every_score_of_a_tree_is_the_naive_one(
-    harness: Harness, asked: list[tuple[list[int], list[list[int]]]], others: list[list[int]]
+    harness: Harness,
+    asked: list[tuple[list[int], list[list[int]]]],
+    others: list[list[int]],
+    too_large: set[int],
 ) -> None:
-    """Among others that draw tokens, whatever the budget, and when pages run out."""
+    """Among others that draw tokens, whatever the budget, and when pages run out, or memory in
+    these steps.
+    """
     trees = {}
     for before, texts in asked:
         tree = TokenTree(texts)
@@ -229,8 +235,14 @@ def test_every_score_of_a_tree_is_the_naive_one(
         drawing[sequence.id] = sequence
         harness.scheduler.add(sequence)
     waiting = {key: sequence for key, (sequence, _, _) in trees.items()}
-    for _ in range(3000):
-        for sequence, drawn in harness.step():
+    for step in range(3000):
+        harness.executor.memory = 1 if step in too_large else None
+        try:
+            came = harness.step()
+        except MemoryError:  # in the middle of it
+            harness.scheduler.shrink(harness.executor.log[-1])
+            continue
+        for sequence, drawn in came:
             assert drawn == naive_next(sequence.tokens)
             harness.scheduler.remove(drawing.pop(sequence.id))
         for key in list(waiting):
@@ -247,6 +259,43 @@ def test_every_score_of_a_tree_is_the_naive_one(
             expected = naive_score(whole, len(sequence.tokens))
             assert [told[edge] for edge in path] == pytest.approx(expected, abs=1e-9)
     harness.check_idle()
+
+
+def test_a_tree_of_any_size_lets_others_pass() -> None:
+    """Also those that come when it runs already."""
+    harness = Harness(num_pages=200, token_budget=16, max_running=4)
+    texts = [[each // 100, each // 10 % 10, each % 10, 0] for each in range(1000)]
+    tree = Sequence([1, 2, 3], tree=TokenTree(texts))
+    harness.scheduler.add(tree)
+    for _ in range(3):
+        harness.step()
+    newcomers = [Sequence([10 + each] * 20) for each in range(3)]
+    for sequence in newcomers:
+        sequence.want_sample()
+        harness.scheduler.add(sequence)
+    drawn: set[int] = set()
+    for _ in range(12):
+        for sequence, token in harness.step():
+            assert token == naive_next(sequence.tokens)
+            harness.scheduler.remove(sequence)
+            drawn.add(sequence.id)
+    assert drawn == {sequence.id for sequence in newcomers}
+    assert tree.gap > 500
+    while tree.gap > 100:
+        before = tree.gap
+        harness.step()
+        assert tree.gap < before
+    harness.scheduler.remove(tree)
+    harness.check_idle()
+
+
+def test_what_options_share_is_computed_once_and_their_last_tokens_not_at_all() -> None:
+    harness = Harness(num_pages=200, token_budget=400, max_running=16)
+    texts = [[7, 7, 7, each] for each in range(20)] + [[7, 7, 8, each] for each in range(20)]
+    harness.scheduler.add(Sequence([1, 2, 3], tree=TokenTree(texts)))
+    harness.step()
+    assert harness.scheduler.counts.computed_tokens == 3 + 4
+    assert harness.cache.num_available == harness.num_pages - 1, "a tree that fits has no pages"
 
 
 def test_a_shared_prefix_is_computed_once() -> None:

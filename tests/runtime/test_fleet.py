@@ -9,11 +9,10 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 import sgdsl as sgl
+from runtime.fleet import beginning
 from sgdsl import Fleet, MockBackend, ProgramState
-from sgdsl.backends.affinity import BLOCK_CHARS, Affinity, blocks_of
 from sgdsl.backends.lanes import Lane
 from sgdsl.backends.policy import Backoff
 from sgdsl.backends.script import Request
@@ -79,39 +78,24 @@ def test_who_shares_a_beginning_goes_to_one_backend() -> None:
 
 
 def test_a_beginning_that_all_share_is_carried_by_all() -> None:
-    """All 24 are placed before one is answered: the gate opens when every backend is asked."""
+    """All 24 are placed before one is answered."""
     twins = Twins(3)
     twins.gate.clear()
     rows = [{"beginning": beginning_of(0), "q": f"q{q}"} for q in range(24)]
-    with Fleet(twins.backends, slack=2) as fleet:
+    with Fleet(twins.backends) as fleet:
         batch = threading.Thread(target=answer.run_batch, args=(rows,), kwargs={"backend": fleet})
         batch.start()
         lanes: list[Lane] = list(fleet._lanes)
         deadline = monotonic() + PATIENCE_S
         while sum(lane.num_in_flight for lane in lanes) < 24 and monotonic() < deadline:
             sleep(0.001)
-        loads = sorted(lane.num_in_flight for lane in lanes)
+        work = fleet._routing.work
         twins.gate.set()
         batch.join(PATIENCE_S)
-    assert sum(loads) == 24 and loads[-1] - loads[0] <= 3
-    assert sorted(map(len, twins.asked)) == loads
-
-
-def test_a_busy_backend_is_left_out() -> None:
-    """Whatever it knows, it carries no more than `slack` above the least busy one, and one more."""
-    with Fleet(Twins(3).backends, slack=3) as fleet:
-        lanes: list[Lane] = list(fleet._lanes)
-        blocks = blocks_of(beginning_of(1))
-        fleet._affinity.sent(1, blocks)
-        chosen = []
-        for _ in range(30):
-            lane = min(lanes, key=fleet.preference(blocks))
-            lane.num_in_flight += 1
-            fleet._affinity.sent(lane.index, blocks)
-            chosen.append(lane.index)
-            loads = [each.num_in_flight for each in lanes]
-            assert max(loads) - min(loads) <= 4
-    assert chosen[:4] == [1, 1, 1, 1], "who knows the beginning carries it as long as that"
+        assert fleet._routing.work == (0, 0, 0) and not fleet._sent, "all is told to have ended"
+    assert all(twins.asked) and sum(map(len, twins.asked)) == 24
+    beginning_chars = len(beginning_of(0))
+    assert max(work) - min(work) <= 9 * beginning_chars, "no more than computing it anew costs"
 
 
 def test_the_runs_of_one_that_fails_go_to_the_others() -> None:
@@ -134,25 +118,13 @@ def test_when_all_have_failed_the_runs_say_so() -> None:
             _ = state["a"]
 
 
-texts = st.text(st.sampled_from("ab\ud800é日"), max_size=5).map(lambda t: t * BLOCK_CHARS)
+def test_a_beginning_ends_where_a_model_writes() -> None:
+    @sgl.function
+    def program(s: ProgramState) -> None:
+        s += sgl.system("Be brief.") + sgl.user_begin() + "Why? "
+        s += sgl.gen("a") + " and more" + sgl.user_end()
 
-
-@given(st.lists(texts, max_size=5), texts)
-def test_a_common_beginning_is_counted_in_whole_blocks(sent: list[str], asked: str) -> None:
-    affinity = Affinity(1)
-    for text in sent:
-        affinity.sent(0, blocks_of(text))
-    sizes = range(0, len(asked) + 1, BLOCK_CHARS)
-    common = max(size for size in sizes if not size or any(t[:size] == asked[:size] for t in sent))
-    assert affinity.num_known(0, blocks_of(asked)) * BLOCK_CHARS == common
-
-
-def test_what_is_kept_is_bounded_and_the_last_used_stays() -> None:
-    affinity = Affinity(2, max_blocks=4)
-    first, second = blocks_of("a" * BLOCK_CHARS * 3), blocks_of("b" * BLOCK_CHARS * 3)
-    affinity.sent(0, first)
-    affinity.sent(0, second)
-    assert affinity.num_known(0, second) == 3 and affinity.num_known(0, first) == 1
-    assert affinity.num_known(1, second) == 0
-    affinity.forget(0)
-    assert affinity.num_known(0, second) == 0
+    graph = program.trace()
+    found = beginning(graph.nodes)
+    assert "Be brief." in found and found.endswith("Why? ")
+    assert beginning([]) == ""

@@ -1,0 +1,1 @@
+"""The engine's decisions over a model of a machine: fleets and traces that no test machine has."""
