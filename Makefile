@@ -29,7 +29,7 @@ ifdef PIP_EXTRA_INDEX_URL
 export PIP_EXTRA_INDEX_URL
 endif
 
-.PHONY: demo test contracts fuzz lint format bench bench-peers bench-grammars bench-frontend clean
+.PHONY: demo test contracts fuzz stress lint format bench bench-peers bench-grammars bench-frontend clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/extract_packages.py $(ARGS)
@@ -46,6 +46,10 @@ contracts: $(INSTALLED) $(CONTRACTS)/.installed
 # Ten minutes of random patterns, grammars and schemas: each is a constraint, or refused.
 fuzz: $(INSTALLED)
 	$(BIN)/python -m pytest -m fuzz $(ARGS)
+
+# Ten thousand random programs, a thousand batches under faults, and twenty minutes of mixed work.
+stress: $(INSTALLED)
+	$(BIN)/python -m pytest -m stress -s $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

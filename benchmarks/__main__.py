@@ -4,8 +4,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import command, dtypes, frontend, grammars, plot, simulate
-from benchmarks.workloads import WORKLOADS
+from runtime.threads import share_the_cores
+
+share_the_cores()  # torch asks when it is imported, and it is by these
+
+from benchmarks import command, dtypes, frontend, grammars, plot, simulate  # noqa: E402
+from benchmarks.workloads import WORKLOADS  # noqa: E402
 
 Command = Callable[[list[str]], int | None]
 

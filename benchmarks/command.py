@@ -45,7 +45,7 @@ from benchmarks.workloads.workload import Row, Workload
 from runtime.config import DTYPES
 from runtime.models import resolve_model
 
-NUM_SERIAL, NUM_SERIAL_QUICK = 16, 3
+NUM_SERIAL, NUM_SERIAL_QUICK = 16, 2
 """Rows of the serial run: they take long."""
 
 QUICK_PEERS = ("transformers",)

@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.hits import Asked as Tokens
 from benchmarks.peers.protocol import Asked, Job, Served, served_from
 from benchmarks.requests import Request, rounds_of
+from runtime.threads import SPIN_COUNT
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".bench-peers"
@@ -95,8 +96,9 @@ def ask_peer(name: str, job: Job) -> Served:
         source, target = Path(folder) / "job.json", Path(folder) / "answers.json"
         source.write_text(json.dumps(asdict(job)), encoding="utf-8")
         command = [str(python), "-m", f"benchmarks.peers.{PEERS[name]}"]
-        # Read when a process starts, by the OpenMP that torch brings.
-        env = os.environ | {"OMP_NUM_THREADS": str(job.threads), "PYTHONPATH": str(ROOT)}
+        # Threads wait for each other as ours do, so that a busy machine slows all down alike.
+        env = {"GOMP_SPINCOUNT": str(SPIN_COUNT), **os.environ}
+        env |= {"OMP_NUM_THREADS": str(job.threads), "PYTHONPATH": str(ROOT)}
         try:
             done = subprocess.run(
                 [*command, str(source), str(target)],

@@ -27,14 +27,20 @@ def assemble(
     grammars: GrammarStore,
     executor: Executor,
     num_pages: int,
+    num_host_pages: int = 0,
     context_len: int,
     sizes: Sizes | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> Engine:
-    """`context_len` in tokens; `num_pages` is what the executor has; sizes: None for the CPU's;
-    `clock` gives seconds.
+    """`context_len` in tokens; `num_pages` and `num_host_pages` are what the executor has; sizes:
+    None for the CPU's; `clock` gives seconds.
     """
-    cache = PrefixCache(num_pages=num_pages, page_size=config.page_size, reuse=config.prefix_cache)
+    cache = PrefixCache(
+        num_pages=num_pages,
+        page_size=config.page_size,
+        reuse=config.prefix_cache,
+        num_host_pages=num_host_pages,
+    )
     sizes = sizes or config.sizes(num_pages * config.page_size)
     scheduler = Scheduler(
         cache,

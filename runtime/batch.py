@@ -87,6 +87,9 @@ class Batch:
     def num_rows(self) -> int:
         return len(self.grants)
 
+    def pages(self, row: int) -> Int32:
+        return self.kv_indices[self.kv_indptr[row] : self.kv_indptr[row + 1]]
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -16,7 +16,7 @@ from runtime.sequence import Sequence
 
 
 class Beginning(NamedTuple):
-    """The first `num_tokens` slots of `page`, which is the page of `node` if the tree has it."""
+    """The first `num_tokens` slots of `page`, which is a page of `node` if the tree has it."""
 
     page: int
     num_tokens: int
@@ -28,11 +28,15 @@ NONE = Beginning(-1, 0)
 
 class Beginnings:
     """During one step. `running`: who has computed pages now; those who come in during the step are
-    still to be computed, and nobody can copy that.
+    still to be computed, and nobody can copy that. `from_host`: pages that are on the host only
+    count too.
     """
 
-    def __init__(self, cache: PrefixCache, running: List[Sequence]) -> None:
+    def __init__(
+        self, cache: PrefixCache, running: List[Sequence], *, from_host: bool = True
+    ) -> None:
         self._cache = cache
+        self._from_host = from_host
         self._tails: dict[int, list[Sequence]] = {}  # by the last node's id
         if cache.reuse:
             for sequence in running:
@@ -46,8 +50,9 @@ class Beginnings:
         if not wanted or not self._cache.reuse:
             return NONE
         node, best = self._last(path), NONE
-        if (found := self._cache.beginning(node, wanted)) is not None:
-            best = Beginning(found[0].page, found[1], found[0])
+        found = self._cache.beginning(node, wanted)
+        if found is not None and (found[0].page >= 0 or self._from_host):
+            best = Beginning(found[0].source, found[1], found[0])
         for other in self._tails.get(id(node), ()):
             if best.num_tokens == len(wanted):
                 break

@@ -20,7 +20,7 @@ from sgdsl.errors import UsageError
 GIB = 1 << 30
 
 OPTIONAL = (
-    *("max_running", "token_budget", "kv_bytes", "max_in_flight", "context_len"),
+    *("max_running", "token_budget", "kv_bytes", "host_kv_bytes", "max_in_flight", "context_len"),
     *("max_waiting", "max_waiting_tokens"),
 )
 """Counts that may be None."""
@@ -57,24 +57,27 @@ DEVICE = re.compile(r"auto|cpu|cuda(:(0|[1-9]\d?))?")
 class RuntimeConfig:
     """page_size: tokens a KV page holds. max_running: sequences in a step, at most. token_budget:
     tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
-    pool. prefix_cache: share computed prefixes. max_in_flight: runs that it pays to submit at once.
-    What is None of these follows from the rules: `default_kv_bytes`, `sizes`. context_len: tokens
-    of a prompt and its output together; None: what the model was made for. chat_template: one to
-    use instead of the model's own, or the name of one. share_outputs: greedy generations that are
-    equal are computed once, and remembered until `flush_cache`. policy: in which order waiting
-    sequences are admitted, one of `POLICIES`. max_waiting, max_waiting_tokens: sequences that wait,
-    and their tokens; a run that is submitted when there are so many already is refused. None: there
-    is no limit. device: "cpu", "cuda" or "cuda:1" and so on; "auto" is a GPU where there is one.
-    dtype: of the weights; "auto" is float32 on the CPU, bfloat16 on a GPU. kv_dtype: of keys and
-    values; "auto" is as dtype's. tensor_parallel: processes that compute the model together, each
-    with a part of its weights. decoder: "auto" for the lean decoder where it knows the family,
-    "general" for transformers' own code.
+    pool. host_kv_bytes: host memory for pages that had to leave the pool; None: none, since a CPU's
+    pool is host memory already. prefix_cache: share computed prefixes. max_in_flight: runs that it
+    pays to submit at once. What is None of these follows from the rules: `default_kv_bytes`,
+    `sizes`. context_len: tokens of a prompt and its output together; None: what the model was made
+    for. chat_template: one to use instead of the model's own, or the name of one. share_outputs:
+    greedy generations that are equal are computed once, and remembered until `flush_cache`. policy:
+    in which order waiting sequences are admitted, one of `POLICIES`. max_waiting,
+    max_waiting_tokens: sequences that wait, and their tokens; a run that is submitted when there
+    are so many already is refused. None: there is no limit. device: "cpu", "cuda" or
+    "cuda:1" and so on; "auto" is a GPU where there is one. dtype: of the weights; "auto" is float32
+    on the CPU, bfloat16 on a GPU. kv_dtype: of keys and values; "auto" is as dtype's.
+    tensor_parallel: processes that compute the model together, each with a part of its weights.
+    decoder: "auto" for the lean decoder where it knows the family, "general" for
+    transformers' own code. batch_invariant: every bit of a row is the same in every batch.
     """
 
     page_size: int = 16
     max_running: int | None = None
     token_budget: int | None = None
     kv_bytes: int | None = None
+    host_kv_bytes: int | None = None
     prefix_cache: bool = True
     max_in_flight: int | None = None
     context_len: int | None = None
@@ -88,6 +91,7 @@ class RuntimeConfig:
     kv_dtype: str = "auto"
     tensor_parallel: int = 1
     decoder: str = "auto"
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         _check_count("page_size", self.page_size)
@@ -95,7 +99,7 @@ class RuntimeConfig:
         for name in OPTIONAL:
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")
-        for name in ("prefix_cache", "share_outputs"):
+        for name in ("prefix_cache", "share_outputs", "batch_invariant"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
         _check_device(self.device)
@@ -185,22 +189,23 @@ def available_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def num_pages(kv_bytes: int, *, bytes_per_token: int, page_size: int) -> int:
+def num_pages(
+    kv_bytes: int, *, bytes_per_token: int, page_size: int, name: str = "kv_bytes"
+) -> int:
     """Whole pages that fit into `kv_bytes`: at least one, or UsageError."""
     page_bytes = bytes_per_token * page_size
     if kv_bytes < page_bytes:
         raise UsageError(
-            f"kv_bytes={kv_bytes} is less than one page: page_size={page_size} tokens of "
+            f"{name}={kv_bytes} is less than one page: page_size={page_size} tokens of "
             f"{bytes_per_token:,} bytes take {page_bytes:,} bytes; give at least that many, or a "
             "smaller page_size"
         )
     return kv_bytes // page_bytes
 
 
-def unallocatable(kv_bytes: int) -> UsageError:
-    """What to say when the system does not give a pool of `kv_bytes`."""
+def unallocatable(kv_bytes: int, *, name: str = "kv_bytes") -> UsageError:
+    """What to say when the system does not give so much memory for KV."""
     return UsageError(
-        f"kv_bytes={kv_bytes} is more memory than can be had for the KV pool: "
-        f"{available_bytes():,} bytes are free now; give a smaller kv_bytes, or None for the "
-        "default"
+        f"{name}={kv_bytes} is more memory than can be had for KV: {available_bytes():,} bytes are "
+        f"free now; give a smaller {name}, or None for the default"
     )

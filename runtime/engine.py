@@ -35,7 +35,8 @@ class Engine:
             return False
         batch = build_batch(grants, self.scheduler.cache.page_size)
         scheduled = perf_counter()
-        self._executor.copy(self.scheduler.take_copies())
+        copies = self.scheduler.take_copies()
+        self._executor.copy(copies)
         copied = perf_counter()
         try:
             hidden = self._executor.forward(batch)
@@ -48,6 +49,7 @@ class Engine:
                 raise
             return True
         drawn = perf_counter()
+        self.scheduler.took(grants, copies, copy_s=copied - scheduled, compute_s=computed - copied)
         self.scheduler.commit(grants)
         self.programs.commit(batch, sampled)
         stats.num_steps += 1

@@ -18,6 +18,7 @@ from runtime.device.choice import (
     choose_device,
     gpu_kv_bytes,
     kv_dtype,
+    refuse_on_others,
     weights_dtype,
 )
 from runtime.executor.base import Executor
@@ -50,6 +51,8 @@ class Runtime(Service):
         self.device = device = choose_device(config.device)
         dtype = weights_dtype(config.dtype, device)
         self._kv_dtype = kv_dtype(config.kv_dtype, device)
+        if device.type != "cpu" or config.tensor_parallel > 1:
+            refuse_on_others(batch_invariant=config.batch_invariant, host=config.host_kv_bytes)
         self._followers: Followers | None = None
         network = self._load(dtype)
         self.shape = shape = network.shape
@@ -64,6 +67,14 @@ class Runtime(Service):
         wanted = config.kv_bytes or (gpu_kv_bytes(device) if on_gpu else default_kv_bytes())
         self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
         self._context_len = _context_len(config.context_len, shape.context_len)
+        self.num_host_pages = 0
+        if config.host_kv_bytes is not None:
+            self.num_host_pages = num_pages(
+                config.host_kv_bytes,
+                bytes_per_token=token_bytes,
+                page_size=config.page_size,
+                name="host_kv_bytes",
+            )
         executor = self._make_executor(network, wanted)
         self.kv_bytes = self.num_pages * config.page_size * token_bytes
         self._missed_bytes = wanted if self.kv_bytes <= wanted // 2 else None
@@ -75,6 +86,7 @@ class Runtime(Service):
             grammars=grammars,
             executor=executor,
             num_pages=self.num_pages,
+            num_host_pages=self.num_host_pages,
             context_len=self._context_len,
             sizes=self.sizes,
         )
@@ -93,6 +105,7 @@ class Runtime(Service):
         """With a pool of `num_pages`. Of one that nobody asked for half as many are enough, again
         and again, if there is no memory for it.
         """
+        config = self.config
         while True:
             sizes = self._sizes()
             asked = ExecutorSizes(
@@ -102,6 +115,9 @@ class Runtime(Service):
                 max_running=sizes.max_running,
                 token_budget=sizes.token_budget,
                 context_len=self._context_len,
+                num_host_pages=self.num_host_pages,
+                host_kv_bytes=config.host_kv_bytes or 0,
+                batch_invariant=config.batch_invariant,
             )
             if self._followers is not None:
                 self._followers.tell(asked)
@@ -148,9 +164,10 @@ class Runtime(Service):
         missed = self._missed_bytes
         where = "" if self.device.type == "cpu" else f" on {self.device}"
         missing = "" if missed is None else f" ({missed / 2**20:,.0f} MiB could not be had)"
+        host = f", {self.num_host_pages:,} more on the host" if self.num_host_pages else ""
         return (
             f"{self.folder.name}{where}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = "
-            f"{tokens:,} tokens in {self.num_pages:,} pages of {config.page_size}; up to "
+            f"{tokens:,} tokens in {self.num_pages:,} pages of {config.page_size}{host}; up to "
             f"{self.sizes.max_running} rows and {self.sizes.token_budget} tokens a step, "
             f"{config.policy}; prefix cache {'on' if config.prefix_cache else 'off'}"
         )

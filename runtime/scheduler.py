@@ -20,6 +20,7 @@ from runtime.batch import Grant
 from runtime.beginnings import Beginning, Beginnings
 from runtime.cache.copies import Copy
 from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.rates import Rates
 from runtime.foresight import Usage
 from runtime.policies import POLICIES, Policy
 from runtime.room import Room
@@ -43,6 +44,7 @@ class SchedulerCounts:
 
     prompt_tokens: int = 0  # known tokens of every sequence when it was first admitted
     cached_tokens: int = 0  # those of them that the cache held
+    fetched_tokens: int = 0  # that were copied back from the host
     computed_tokens: int = 0
     preemptions: int = 0
     num_shrinks: int = 0  # steps that the memory did not suffice for
@@ -64,6 +66,7 @@ class Scheduler:
         self.cache = cache
         self.counts = SchedulerCounts()
         self.usage = Usage()
+        self.rates = Rates()
         self._token_budget = token_budget
         self._max_running = max_running
         self._waiting = WaitingQueue(cache, policy)
@@ -129,6 +132,18 @@ class Scheduler:
         """What has to be copied before the tokens of the grants are computed, in order."""
         copies, self.cache.copies = self.cache.copies, []
         return copies
+
+    def took(
+        self, grants: List[Grant], copies: List[Copy], *, copy_s: float, compute_s: float
+    ) -> None:
+        """What a step's copies and its forward pass took. Of steps that are mostly decodes nothing
+        is learnt: a prompt's tokens cost far less than theirs.
+        """
+        if any(self.cache.is_on_host(page) for copy in copies for page in copy[:2]):
+            self.rates.copying.saw(sum(copy.num_slots for copy in copies), copy_s)
+        num_tokens = sum(grant.num_tokens for grant in grants)
+        if 2 * sum(grant.num_tokens for grant in grants if grant.num_tokens > 1) >= num_tokens:
+            self.rates.computing.saw(num_tokens, compute_s)
 
     def shrink(self, num_tokens: int) -> bool:
         """The memory did not suffice for a step of `num_tokens`: from now on they are half as
@@ -201,12 +216,15 @@ class Scheduler:
         """
         arriving = set(filter(None, map(self._arriving_page, grants)))
         room = Room(self.cache, self.usage, self._running, token_budget=self._token_budget)
-        beginnings = Beginnings(self.cache, self._running)
+        fetches = self.rates.copying_pays
+        beginnings = Beginnings(self.cache, self._running, from_host=fetches)
         self._waiting.settle()
         while budget > 0 and len(self._running) < self._max_running:
             if (found := self._next_in_line(arriving)) is None:
                 break
             sequence, path = found
+            if not fetches:
+                path = [node for node in path if node.page >= 0]
             beginning = beginnings.find(sequence, path)
             num_cached = len(path) * self.cache.page_size + beginning.num_tokens
             num_tokens = min(sequence.goal - num_cached, budget)
@@ -251,8 +269,7 @@ class Scheduler:
         else:
             self._preempted.remove(sequence)
         insort(self._running, sequence, key=_by_admission)
-        self._adopt(sequence, path)
-        self._copy_beginning(sequence, beginning)
+        self._adopt(sequence, path, beginning)
         self._count_admission(sequence)
 
     def _count_admission(self, sequence: Sequence) -> None:
@@ -265,26 +282,36 @@ class Scheduler:
             self.counts.prompt_tokens += sequence.num_known
             self.counts.cached_tokens += sequence.computed
 
-    def _adopt(self, sequence: Sequence, path: list[PageNode]) -> None:
+    def _adopt(self, sequence: Sequence, path: list[PageNode], beginning: Beginning) -> None:
+        """The beginning is copied before anything is fetched, for which it might have to go."""
+        away = [node for node in path if node.page < 0]
         for node in path:
             self.cache.lock(node)
+        used = beginning.node
+        on_host = used is not None and used.page < 0
+        if used is not None:
+            self.cache.lock(used)
+            if not on_host:  # no more than used now: it may be the page that it is copied into
+                self.cache.unlock(used)
+        page = self._copied(beginning)
+        for node in away:
+            self.cache.fetch(node)
+        if used is not None and on_host:
+            self.cache.unlock(used)
         sequence.nodes = path
-        sequence.pages = [node.page for node in path]
-        sequence.computed = len(path) * self.cache.page_size
+        sequence.pages = [node.page for node in path] + page
+        sequence.computed = len(path) * self.cache.page_size + beginning.num_tokens
         sequence.stale_from = None
+        self.counts.fetched_tokens += len(away) * self.cache.page_size
 
-    def _copy_beginning(self, sequence: Sequence, beginning: Beginning) -> None:
-        """The sequence's next page begins with slots that exist already."""
+    def _copied(self, beginning: Beginning) -> list[int]:
+        """A fresh page with these slots; none if these are none."""
         if not beginning.num_tokens:
-            return
-        if beginning.node is not None:  # it was used just now, and is evicted after the others
-            self.cache.lock(beginning.node)
-            self.cache.unlock(beginning.node)
+            return []
         page = self.cache.allocate()
         assert page is not None, "there was room"
         self.cache.copy(beginning.page, page, beginning.num_tokens)
-        sequence.pages.append(page)
-        sequence.computed += beginning.num_tokens
+        return [page]
 
     def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
         """Pages for `num_tokens` more computed tokens, all or none."""
@@ -332,8 +359,8 @@ class Scheduler:
             del sequence.pages[num_kept:]
             sequence.computed = min(keep, num_kept * size)
             if left is not None and self.cache.reuse and self.cache.num_available:
-                num_tokens = keep - sequence.computed
-                self._copy_beginning(sequence, Beginning(left.page, num_tokens))
+                sequence.pages += self._copied(Beginning(left.page, keep - sequence.computed))
+                sequence.computed = keep
 
     def _release(self, sequence: Sequence) -> None:
         size, num_full = self.cache.page_size, len(sequence.nodes)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from runtime.batch import Batch
 from runtime.cache.copies import Copy
+from runtime.cache.rates import Rates
 from runtime.foresight import Ahead, Usage
 from runtime.sampling.request import Sampled, SampleRequest, SampleRow, Top
 from sgdsl.seeds import mix
@@ -60,6 +61,19 @@ class Hope(Usage):
 
     def expected(self, ahead: Ahead, num_known: int) -> tuple[int, int]:
         return -num_known, 0
+
+
+class Fickle(Rates):
+    """Every other time that it is asked, to copy a page back does not pay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = 0
+
+    @property
+    def copying_pays(self) -> bool:
+        self._asked += 1
+        return self._asked % 2 == 1
 
 
 class HashExecutor:

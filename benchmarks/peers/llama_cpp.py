@@ -145,7 +145,7 @@ class Row:
         return len(self.written) < self._most
 
     def _allows(self, token: int) -> bool:
-        return self._applied(np.array([token]), np.zeros(1))[0] != -np.inf
+        return bool(self._applied(np.array([token]), np.zeros(1))[0] != -np.inf)
 
     def _narrowed(self, logits: Any) -> int:
         return int(self._applied(np.arange(self._size), logits).argmax())
@@ -164,19 +164,21 @@ def grammar_of(asked: Asked) -> str:
     """In GBNF. A pattern is converted as that of a JSON string, which then loses its quotes."""
     if asked.kind == "choices":
         return "root ::= " + " | ".join(json.dumps(text) for text in asked.spec)
+    if asked.kind == "schema":
+        return _converted(asked.spec)
+    head, _, rest = _converted({"type": "string", "pattern": f"^{asked.spec}$"}).partition("\n")
+    body = head.removeprefix('root ::= "\\"" ').removesuffix(' "\\"" space')
+    return f"root ::= {body}\n{rest}"
+
+
+def _converted(schema: dict[str, Any]) -> str:
+    """Compact JSON, as the others write it. A dot that is escaped in a pattern is escaped in what
+    comes out, where that means nothing.
+    """
     from llama_cpp.llama_grammar import json_schema_to_gbnf
 
-    if asked.kind == "schema":
-        return str(json_schema_to_gbnf(json.dumps(asked.spec)))
-    pattern = {"type": "string", "pattern": f"^{asked.spec}$"}
-    lines = str(json_schema_to_gbnf(json.dumps(pattern))).splitlines()
-    quote = '"\\""'
-    return "\n".join(
-        line.replace(quote, "", 1)[::-1].replace(quote[::-1], "", 1)[::-1].removesuffix(" space")
-        if line.startswith("root ::=")
-        else line
-        for line in lines
-    )
+    text = str(json_schema_to_gbnf(json.dumps(schema)))
+    return text.replace("\\.", ".").replace('space ::= " "?', 'space ::= ""')
 
 
 def _shared(prompts: list[list[int]]) -> list[int]:

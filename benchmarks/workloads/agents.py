@@ -69,7 +69,7 @@ def _text(name: str, num_tokens: int) -> Expr:
 def observe(action: dict[str, Any]) -> str:
     """What the tool answers."""
     lines = [line for line in topics[action["page"]].splitlines() if line.strip()]
-    first = min(action["line"], len(lines) - 1)
+    first = min(int(action["line"]), len(lines) - 1)  # JSON may write it 4.0
     if action["tool"] == "search":
         first = max(0, first - 2)
     return " ".join(" ".join(lines[first : first + 6]).split())[:OBSERVED_CHARACTERS]
@@ -89,4 +89,4 @@ def judge(texts: Texts, _row: Row) -> Verdict:
     return Verdict(len(texts["answer"]) == 1)
 
 
-AGENTS = Workload("agents", act, rows, judge, num_quick=4)
+AGENTS = Workload("agents", act, rows, judge, num_quick=2)

@@ -50,4 +50,4 @@ def judge(texts: Texts, row: Row) -> Verdict:
     return Verdict(list(texts) == [f"reply{turn}" for turn in range(len(row.arguments["lengths"]))])
 
 
-CHAT = Workload("chat", talk, rows, judge)
+CHAT = Workload("chat", talk, rows, judge, num_quick=3)

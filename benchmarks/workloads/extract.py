@@ -27,4 +27,4 @@ def judge(texts: Texts, row: Row) -> Verdict:
     return Verdict(True, agreement(Package.model_validate_json(text), row.truth), NUM_FIELDS)
 
 
-EXTRACT = Workload("extract", extract, rows, judge, num_rows=64)
+EXTRACT = Workload("extract", extract, rows, judge, num_rows=64, num_quick=6)

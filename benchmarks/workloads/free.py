@@ -11,7 +11,7 @@ from benchmarks.workloads.workload import Row, Texts, Verdict, Workload
 from sgdsl import ProgramState
 
 SHORTEST, LONGEST = 16, 256
-"""Tokens of an output; drawn evenly, and given to every engine."""
+"""Tokens of an output; evenly spread, in any order, and given to every engine."""
 
 
 @sgl.function
@@ -22,8 +22,8 @@ def continue_text(s: ProgramState[Any], passage: str, num_tokens: int) -> None:
 
 def rows(count: int, seed: int) -> list[Row]:
     found = drawn_passages(count, seed)
-    span = LONGEST - SHORTEST
-    lengths = [SHORTEST + round(span * index / max(1, count - 1)) for index in range(count)]
+    span = (LONGEST - SHORTEST) / count
+    lengths = [round(SHORTEST + span * (index + 0.5)) for index in range(count)]
     random.Random(f"lengths {seed}").shuffle(lengths)
     pairs = zip(found, lengths, strict=True)
     return [Row({"passage": passage, "num_tokens": length}) for passage, length in pairs]
@@ -33,4 +33,4 @@ def judge(texts: Texts, _row: Row) -> Verdict:
     return Verdict(len(texts["text"]) == 1)
 
 
-FREE = Workload("free", continue_text, rows, judge)
+FREE = Workload("free", continue_text, rows, judge, num_quick=3)

@@ -54,4 +54,4 @@ def judge(texts: Texts, row: Row) -> Verdict:
     return equal_values({"license": chosen}, row.truth)
 
 
-SELECT = Workload("select", classify, rows, judge)
+SELECT = Workload("select", classify, rows, judge, num_quick=3)

@@ -20,7 +20,8 @@ MIN_PASSAGE, MAX_PASSAGE = 300, 500
 @cache
 def passages() -> tuple[str, ...]:
     """Pieces of prose of the language reference, in the order of its topics."""
-    return tuple(passage for name in sorted(topics) for passage in _cut(topics[name]))
+    found = (passage for name in sorted(topics) for passage in _cut(topics[name]))
+    return tuple(dict.fromkeys(found))  # some topics share paragraphs
 
 
 def _cut(text: str) -> Iterator[str]:

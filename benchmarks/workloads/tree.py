@@ -51,4 +51,4 @@ def judge(texts: Texts, _row: Row) -> Verdict:
     return Verdict(complete and all(re.fullmatch(MARK, mark) for mark in texts["mark"]))
 
 
-TREE = Workload("tree", think, rows, judge, num_quick=4)
+TREE = Workload("tree", think, rows, judge, num_quick=3)

@@ -4,10 +4,8 @@ Owns how a ragged batch attends to its pages. Two shapes of work, planned once a
 window and used by every layer that has it. Rows of one token (decodes) read keys and values where
 they lie in the pool: which query meets which slot is a sparse matrix, whose products are computed
 entry by entry, and nothing is gathered. Where such rows share first pages, these are read once for
-all of them (Hydragen, arXiv:2402.05099). Rows of several tokens (prefill, trees of options) are
-computed one at a time: a token attends to what was computed before the step, and to those of its
-own row that it follows. That is done before new KV is stored, since a tree's may take the place of
-older. What lies outside of a row's window is not read.
+all of them (Hydragen, arXiv:2402.05099). Rows of several tokens are computed elsewhere, one at a
+time. What lies outside of a row's window is not read.
 
 KV is float32 whatever the model's weights are: torch has the sparse product in no smaller type, and
 it reads 16-bit KV no faster.
@@ -21,12 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from runtime.attention.base import AttentionKind
-from runtime.attention.trees import seen_in_tree
+from runtime.attention.prefill import Prefills, read_pages
+from runtime.attention.scores import capped, softmax
 from runtime.batch import Batch
 from runtime.cache.kv import KVPool
 
@@ -61,28 +58,11 @@ class DecodeGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillRow:
-    """A row of several tokens. pages: int64 [P], those of what was computed before that a token's
-    window reaches into; bias: [num_tokens, num_before + num_tokens] 0, or -inf where a token does
-    not attend.
-    """
-
-    start: int
-    end: int
-    pages: Tensor
-    bias: Tensor
-
-    @property
-    def num_before(self) -> int:
-        return self.bias.shape[1] - self.bias.shape[0]
-
-
-@dataclass(frozen=True, slots=True)
 class Work:
     """All rows of a batch, under one window."""
 
     decodes: list[DecodeGroup]
-    prefills: list[PrefillRow]
+    prefills: Prefills
 
 
 class TorchPlan:
@@ -114,12 +94,8 @@ class TorchPlan:
         work = self._within(kind.window)
         asked, extra = queries.float(), None if sinks is None else sinks.float()
         out = torch.empty(asked.shape)
-        for row in work.prefills:
-            here = slice(row.start, row.end)
-            all_keys = self._with_own(row, cached_keys, keys[here])
-            all_values = self._with_own(row, cached_values, values[here])
-            compute = _prefill if kind.soft_cap is None and extra is None else _prefill_by_head
-            out[here] = compute(asked[here], all_keys, all_values, row.bias, kind=kind, sinks=extra)
+        cached, new = (cached_keys, cached_values), (keys, values)
+        work.prefills.run(out, asked, new, cached, kind=kind, sinks=extra)
         if self._stored is not None:
             keys, values = keys[self._stored], values[self._stored]
         self._pool.write(layer, self._slots, keys, values)
@@ -153,18 +129,18 @@ class TorchPlan:
         products = torch.sparse.sampled_addmm(
             group.bias, own_queries, keys.view(-1, dim).t(), alpha=kind.scale
         )
-        scores = _capped(products.values(), kind.soft_cap, group.bias.values())
+        scores = capped(products.values(), kind.soft_cap, group.bias.values())
         scores = scores.view(rows * num_heads, -1)
         num_shared = len(group.shared) * self._batch.page_size
         if num_shared:
             # [num_kv_heads, B * per_kv, head_dim]: queries that read the same keys stand together
             grouped = queries.view(rows, num_kv_heads, -1, dim).transpose(0, 1) * kind.scale
-            shared_keys = self._read(keys, group.shared)
+            shared_keys = read_pages(keys, group.shared, self._batch.page_size)
             shared = torch.bmm(grouped.flatten(1, 2), shared_keys.transpose(1, 2))
             shared = shared.view(num_kv_heads, rows, -1, num_shared).transpose(0, 1)
-            shared = _capped(shared.reshape(rows * num_heads, -1), kind.soft_cap)
+            shared = capped(shared.reshape(rows * num_heads, -1), kind.soft_cap)
             scores = torch.cat([shared, scores], dim=-1)
-        weights = _softmax(scores, None if sinks is None else sinks.repeat(rows)[:, None])
+        weights = softmax(scores, None if sinks is None else sinks.repeat(rows)[:, None])
         mixed: Tensor = torch.embedding_bag(
             values.view(-1, dim),
             group.columns,
@@ -174,91 +150,10 @@ class TorchPlan:
         )[0].view(rows, num_heads, dim)
         if num_shared:
             on_shared = weights[:, :num_shared].view(rows, num_kv_heads, -1, num_shared)
-            shared = torch.bmm(
-                on_shared.transpose(0, 1).flatten(1, 2), self._read(values, group.shared)
-            )
+            shared_values = read_pages(values, group.shared, self._batch.page_size)
+            shared = torch.bmm(on_shared.transpose(0, 1).flatten(1, 2), shared_values)
             mixed += shared.view(num_kv_heads, rows, -1, dim).transpose(0, 1).reshape(mixed.shape)
         return mixed
-
-    def _with_own(self, row: PrefillRow, cached: Tensor, own: Tensor) -> Tensor:
-        """[num_kv_heads, num_before + num_tokens, head_dim]: what lies in the row's pages, then
-        own: [num_tokens, num_kv_heads, head_dim].
-        """
-        turned = own.transpose(0, 1).to(cached.dtype)
-        if not row.num_before:
-            return turned
-        return torch.cat([self._read(cached, row.pages)[:, : row.num_before], turned], dim=1)
-
-    def _read(self, cached: Tensor, pages: Tensor) -> Tensor:
-        """cached: [num_kv_heads, num_slots, head_dim]; all slots of `pages`, one after another."""
-        num_kv_heads, _, dim = cached.shape
-        in_pages = cached.view(num_kv_heads, -1, self._batch.page_size * dim)
-        return in_pages.index_select(1, pages).view(num_kv_heads, -1, dim)
-
-
-def _prefill(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    bias: Tensor,
-    *,
-    kind: AttentionKind,
-    sinks: Tensor | None,
-) -> Tensor:
-    """keys, values: [num_kv_heads, kv_len, head_dim]; bias: [num_tokens, kv_len]. Returns what
-    `queries` is like: [num_tokens, num_heads, head_dim].
-    """
-    assert kind.soft_cap is None and sinks is None, "torch's own operator knows neither"
-    _, num_heads, dim = queries.shape
-    num_kv_heads, kv_len, _ = keys.shape
-    # [num_kv_heads, per_kv, ...]: keys and values are expanded over per_kv, not repeated
-    grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
-    shape = (num_kv_heads, num_heads // num_kv_heads, kv_len, dim)
-    mixed = functional.scaled_dot_product_attention(
-        grouped,
-        keys[:, None].expand(shape),
-        values[:, None].expand(shape),
-        attn_mask=bias,
-        scale=kind.scale,
-    )
-    return mixed.flatten(0, 1).transpose(0, 1)
-
-
-def _prefill_by_head(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    bias: Tensor,
-    *,
-    kind: AttentionKind,
-    sinks: Tensor | None,
-) -> Tensor:
-    """As `_prefill`, with soft caps and sinks; scores of one KV head are in memory at a time."""
-    _, num_heads, dim = queries.shape
-    num_kv_heads = len(keys)
-    grouped = queries.view(-1, num_kv_heads, num_heads // num_kv_heads, dim).permute(1, 2, 0, 3)
-    extra = [None] * num_kv_heads if sinks is None else sinks.view(num_kv_heads, -1, 1, 1)
-    mixed = []
-    for asked, own_keys, own_values, sink in zip(grouped, keys, values, extra, strict=True):
-        scores = _capped(asked @ own_keys.t() * kind.scale, kind.soft_cap) + bias
-        mixed.append(_softmax(scores, sink) @ own_values)
-    return torch.cat(mixed).transpose(0, 1)
-
-
-def _capped(scores: Tensor, soft_cap: float | None, bias: Tensor | None = None) -> Tensor:
-    """bias: added once more behind the cap, which makes a number of -inf."""
-    if soft_cap is None:
-        return scores
-    capped = torch.tanh(scores / soft_cap) * soft_cap
-    return capped if bias is None else capped + bias
-
-
-def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
-    """Over the last dimension and a sink, which takes its part and is left out."""
-    if sinks is None:
-        return scores.softmax(-1)
-    with_sinks = torch.cat([scores, sinks.expand(*scores.shape[:-1], 1)], dim=-1)
-    return with_sinks.softmax(-1)[..., :-1]
 
 
 class TorchAttention:
@@ -291,7 +186,7 @@ def _lay_out(batch: Batch, window: int, pool: KVPool, num_heads: int) -> Work:
             _decode_group(batch, group, window=window, pool=pool, num_heads=num_heads)
             for group in groups
         ],
-        prefills=[_prefill_row(batch, row, window) for row in np.flatnonzero(~decodes).tolist()],
+        prefills=Prefills(batch, np.flatnonzero(~decodes).tolist(), window),
     )
 
 
@@ -303,7 +198,7 @@ def _clusters(batch: Batch, rows: list[int]) -> Iterator[Rows]:
     """Decodes by what they share: those with a common beginning that pays, then all others."""
     by_first: dict[int, list[int]] = {}
     for row in rows:
-        by_first.setdefault(int(_pages(batch, row)[0]), []).append(row)
+        by_first.setdefault(int(batch.pages(row)[0]), []).append(row)
     others = []
     for cluster in by_first.values():
         num_shared = _num_common(batch, cluster) if len(cluster) > 1 else 0
@@ -331,15 +226,11 @@ def _even_groups(batch: Batch, rows: list[int], num_shared: int) -> Iterator[Row
 def _num_common(batch: Batch, rows: list[int]) -> int:
     """How many first pages are the same in all rows; every row keeps a slot of its own."""
     num = (int(batch.kv_lens[rows].min()) - 1) // batch.page_size
-    first = _pages(batch, rows[0])[:num]
+    first = batch.pages(rows[0])[:num]
     for row in rows[1:]:
-        different = np.flatnonzero(_pages(batch, row)[:num] != first[:num])
+        different = np.flatnonzero(batch.pages(row)[:num] != first[:num])
         num = int(different[0]) if len(different) else num
     return num
-
-
-def _pages(batch: Batch, row: int) -> NDArray[np.int32]:
-    return batch.kv_indices[batch.kv_indptr[row] : batch.kv_indptr[row + 1]]
 
 
 def _decode_group(
@@ -356,7 +247,7 @@ def _decode_group(
     places = np.where(is_own, places, firsts)
     table = np.zeros((len(rows), -(-int(kv_lens.max()) // batch.page_size)), dtype=np.int32)
     for index, row in enumerate(rows):
-        pages = _pages(batch, row)
+        pages = batch.pages(row)
         table[index, : len(pages)] = pages
     in_table = np.take_along_axis(table, places // batch.page_size, axis=1)
     slots = in_table * batch.page_size + places % batch.page_size
@@ -368,7 +259,7 @@ def _decode_group(
     starts = torch.arange(num_queries + 1, dtype=torch.int32) * width
     return DecodeGroup(
         tokens=torch.from_numpy(batch.qo_indptr[rows].astype(np.int64)),
-        shared=torch.from_numpy(_pages(batch, rows[0])[:num_shared].astype(np.int64)),
+        shared=torch.from_numpy(batch.pages(rows[0])[:num_shared].astype(np.int64)),
         bias=torch.sparse_csr_tensor(
             starts,
             torch.from_numpy(columns),
@@ -378,25 +269,4 @@ def _decode_group(
         ),
         columns=torch.from_numpy(columns),
         offsets=starts[:-1],
-    )
-
-
-def _prefill_row(batch: Batch, row: int, window: int) -> PrefillRow:
-    start, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
-    parents = batch.trees.get(row)
-    positions = batch.positions[start:end]
-    num_before = int(positions[0])
-    if parents is None:
-        sees = np.tri(end - start, num_before + end - start, num_before, dtype=bool)
-    else:
-        sees = seen_in_tree(parents, positions, num_before)
-    sees &= np.concatenate([np.arange(num_before), positions]) > positions[:, None] - window
-    first_page = max(0, num_before - window + 1) // batch.page_size
-    sees = sees[:, min(first_page * batch.page_size, num_before) :]
-    pages = _pages(batch, row)[first_page : -(-num_before // batch.page_size)]
-    return PrefillRow(
-        start=start,
-        end=end,
-        pages=torch.from_numpy(pages.astype(np.int64)),
-        bias=torch.from_numpy(np.where(sees, np.float32(0.0), np.float32(-np.inf))),
     )

@@ -9,6 +9,10 @@ leaves first, least recently used first.
 A page that its sequence has left before it was full is a leaf too, with a shorter key. Nobody goes
 on from it or locks it for long: whoever shares its first tokens, or those of a whole page, has them
 copied into a page of its own.
+
+Where there is a host tier, a page that is evicted is copied to the host, and its node stays in the
+tree without a page of the pool until it is fetched. The nodes of any path whose pages are in the
+pool come before those whose pages are not.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from collections.abc import Iterator, Sequence as Tokens
 from typing import Any, Protocol
 
 from runtime.cache.copies import Copy
+from runtime.cache.host import HostPages
 from runtime.cache.keys import Keys
 
 PageKey = tuple[int, ...]
@@ -27,16 +32,20 @@ PageKey = tuple[int, ...]
 class PageNode:
     """A cached page; the path from the root spells the prefix that it completes. `depth`: pages on
     that path. `born`: rises with every page that is cached. `waiters`: the observer's, who would go
-    on from here, by the page that they would go on with. `keys`: the children's, in order.
+    on from here, by the page that they would go on with. `keys`: the children's, in order. `page`:
+    in the pool, `host`: on the host; -1: it has none there. `num_behind`: children whose pages are
+    in the pool.
     """
 
     __slots__ = (
         "born",
         "children",
         "depth",
+        "host",
         "key",
         "keys",
         "locks",
+        "num_behind",
         "page",
         "parent",
         "used",
@@ -52,8 +61,15 @@ class PageNode:
         self.waiters: dict[PageKey | None, dict[int, Any]] | None = None
         self.children: dict[PageKey, PageNode] = {}
         self.keys = Keys()
+        self.host = -1
+        self.num_behind = 0
         self.locks = 0
         self.used = 0
+
+    @property
+    def source(self) -> int:
+        """The page to copy it from."""
+        return self.page if self.page >= 0 else self.host
 
 
 class Observer(Protocol):
@@ -67,9 +83,13 @@ class Observer(Protocol):
 
 
 class PrefixCache:
-    """`num_pages` pages of `page_size` tokens each. With `reuse=False` nothing is ever found."""
+    """`num_pages` pages of `page_size` tokens each; for those evicted `num_host_pages`, numbered on
+    from there. With `reuse=False` nothing is ever found.
+    """
 
-    def __init__(self, *, num_pages: int, page_size: int, reuse: bool = True) -> None:
+    def __init__(
+        self, *, num_pages: int, page_size: int, reuse: bool = True, num_host_pages: int = 0
+    ) -> None:
         assert num_pages > 0, "there is something to own"
         assert page_size > 0, "a page holds a token"
         self.num_pages = num_pages
@@ -80,6 +100,9 @@ class PrefixCache:
         self.copies: list[Copy] = []
         """Asked for, in order; whoever carries them out takes them away."""
         self.num_cached = 0
+        self.host: HostPages[PageNode] | None = None
+        if reuse and num_host_pages:
+            self.host = HostPages(first=num_pages, num_pages=num_host_pages)
         self._free = list(range(num_pages - 1, -1, -1))
         self._num_unlocked = 0
         self._leaves: list[tuple[int, int, PageNode]] = []  # heap; entries may be out of date
@@ -94,6 +117,9 @@ class PrefixCache:
     def num_available(self) -> int:
         """Pages that `allocate` can give: free ones, and cached ones that no one has locked."""
         return len(self._free) + self._num_unlocked
+
+    def is_on_host(self, page: int) -> bool:
+        return page >= self.num_pages
 
     def match(self, tokens: Tokens[int], limit: int) -> list[PageNode]:
         """The longest cached path of whole pages within the first `limit` tokens. Locks nothing."""
@@ -123,16 +149,34 @@ class PrefixCache:
 
     def lock(self, node: PageNode) -> None:
         if node.locks == 0:
-            self._num_unlocked -= 1
+            if node.page >= 0:
+                self._num_unlocked -= 1
+            else:
+                assert self.host is not None, "a node has a page somewhere"
+                self.host.hold(node.host)
         node.locks += 1
 
     def unlock(self, node: PageNode) -> None:
         assert node.locks > 0, "only what is locked is unlocked"
         node.locks -= 1
-        if node.locks == 0:
+        if node.locks > 0:
+            return
+        if node.page >= 0:
             node.used = next(self._clock)
             self._num_unlocked += 1
             self._offer(node)
+        else:
+            assert self.host is not None, "a node has a page somewhere"
+            self.host.offer(node.host, node)
+
+    def fetch(self, node: PageNode) -> None:
+        """Bring the page of a locked node, behind one in the pool, into the pool."""
+        assert self.host is not None and node.locks, "it is on the host, and stays there until then"
+        page = self.allocate()
+        assert page is not None, "whoever fetches has seen that there is a page"
+        self.copy(node.host, page, self.page_size)
+        self._enter_pool(node, page)
+        self.host.offer(node.host, node)
 
     def allocate(self) -> int | None:
         """A page for new KV, evicting the least recently used one if need be; None if all are in
@@ -154,11 +198,14 @@ class PrefixCache:
         """
         child = parent.children.get(key) if self.reuse else None
         if child is not None:
-            self.free(page)
+            if child.page >= 0:
+                self.free(page)
+            else:  # on the host; this one was computed again
+                self._enter_pool(child, page)
             self.lock(child)
             return child
         child = self._grow(parent, key, page)
-        child.locks = 1
+        self.lock(child)
         if parent.waiters and key in parent.waiters:
             assert self.observer is not None, "waiters are an observer's"
             self.observer.grown(child)
@@ -174,13 +221,12 @@ class PrefixCache:
             return
         child = self._grow(parent, key, page)
         child.used = next(self._clock)
-        self._num_unlocked += 1
         self._offer(child)
 
     def _grow(self, parent: PageNode, key: PageKey, page: int) -> PageNode:
         """A new child. The page that only holds its beginning is of no use any more."""
-        child = PageNode(key, page, parent, next(self._births))
-        self.num_cached += 1
+        child = PageNode(key, -1, parent, next(self._births))
+        self._enter_pool(child, page)
         if self.reuse:
             shorter = parent.keys.beginning_of(key)
             parent.children[key] = child
@@ -191,47 +237,102 @@ class PrefixCache:
         return child
 
     def flush(self) -> None:
-        """Forget everything that is not in use."""
-        while self._evict():
+        """Forget everything that is not in use, and all that is on the host."""
+        while self._give_up_first():
             pass
-
-    def _offer(self, node: PageNode) -> None:
-        """`node` was unlocked or lost a child: it may be a leaf to evict now."""
-        if not self.reuse:
+        while (node := self._next_leaf()) is not None:
             self._drop(node)
-        elif not node.children:
-            heapq.heappush(self._leaves, (node.used, id(node), node))
-            if len(self._leaves) > 2 * self.num_pages + 64:  # mostly entries out of date
-                self._leaves = [
-                    (leaf.used, id(leaf), leaf)
-                    for leaf in self.nodes()
-                    if leaf.locks == 0 and not leaf.children
-                ]
-                heapq.heapify(self._leaves)
 
-    def _evict(self) -> bool:
-        while self._leaves:
-            used, _, node = heapq.heappop(self._leaves)
-            if node.locks == 0 and not node.children and node.used == used and node.page >= 0:
-                self._drop(node)
-                return True
-        return False
+    def _enter_pool(self, node: PageNode, page: int) -> None:
+        node.page = page
+        self.num_cached += 1
+        self._num_unlocked += node.locks == 0
+        assert node.parent is not None, "the root is no page"
+        node.parent.num_behind += 1
 
-    def _drop(self, node: PageNode) -> None:
-        parent = node.parent
-        assert parent is not None, "the root is no page"
+    def _leave_pool(self, node: PageNode) -> None:
         self.free(node.page)
         node.page = -1
         self.num_cached -= 1
         self._num_unlocked -= 1
+        assert node.parent is not None, "the root is no page"
+        node.parent.num_behind -= 1
+
+    def _offer(self, node: PageNode) -> None:
+        """`node` was unlocked, or has one less behind it: it may be a leaf to evict now."""
+        if not self.reuse:
+            self._drop(node)
+        elif _is_leaf(node):
+            heapq.heappush(self._leaves, (node.used, id(node), node))
+            if len(self._leaves) > 2 * self.num_pages + 64:  # mostly entries out of date
+                self._leaves = [
+                    (leaf.used, id(leaf), leaf) for leaf in self.nodes() if _is_leaf(leaf)
+                ]
+                heapq.heapify(self._leaves)
+
+    def _next_leaf(self) -> PageNode | None:
+        while self._leaves:
+            used, _, node = heapq.heappop(self._leaves)
+            if node.used == used and _is_leaf(node):
+                return node
+        return None
+
+    def _evict(self) -> bool:
+        node = self._next_leaf()
+        if node is None:
+            return False
+        if self._keep_on_host(node):
+            self._leave_pool(node)
+            self._offer_parent(node)
+        else:
+            self._drop(node)
+        return True
+
+    def _keep_on_host(self, node: PageNode) -> bool:
+        """Whether the page, which is evicted, has its copy on the host now."""
+        if self.host is None or len(node.key) < self.page_size:
+            return False
+        if node.host < 0:
+            if not self.host.num_free and not self._give_up_first():
+                return False
+            node.host = self.host.take()
+            self.copy(node.page, node.host, self.page_size)
+        self.host.offer(node.host, node)
+        return True
+
+    def _give_up_first(self) -> bool:
+        """Free the page of the host that is to be given up first."""
+        if self.host is None or (node := self.host.first_owner) is None:
+            return False
+        if node.page < 0:
+            self._drop(node)
+        else:
+            self.host.free(node.host)
+            node.host = -1
+        return True
+
+    def _drop(self, node: PageNode) -> None:
+        assert not node.children, "what leads to others stays"
+        parent = node.parent
+        assert parent is not None, "the root is no page"
+        if node.page >= 0:
+            self._leave_pool(node)
+        if node.host >= 0:
+            assert self.host is not None, "a page of the host is the host tier's"
+            self.host.free(node.host)
+            node.host = -1
         if self.reuse:
             del parent.children[node.key]
             parent.keys.remove(node.key)
             if node.waiters:
                 assert self.observer is not None, "waiters are an observer's"
                 self.observer.dropped(node)
-            if parent is not self.root and parent.locks == 0:
-                self._offer(parent)
+            self._offer_parent(node)
+
+    def _offer_parent(self, node: PageNode) -> None:
+        parent = node.parent
+        if parent is not None and parent is not self.root and _is_leaf(parent):
+            self._offer(parent)
 
     def nodes(self) -> Iterator[PageNode]:
         stack = list(self.root.children.values())
@@ -247,19 +348,33 @@ class PrefixCache:
         pages: list[int] = list(self._free)
         unlocked = 0
         for node in self.nodes():
-            pages.append(node.page)
-            unlocked += node.locks == 0
+            pages += [node.page] if node.page >= 0 else []
+            unlocked += node.locks == 0 and node.page >= 0
+            assert node.source >= 0, "a node has a page somewhere"
             assert node.locks >= 0, "locks are counted"
+            assert node.page >= 0 or not node.locks, "what is in use is in the pool"
             assert node.parent is not None, "only the root has no parent"
             assert node.parent is self.root or node.parent.locks >= node.locks, (
                 "whoever locks a node locks its ancestors"
+            )
+            assert node.page < 0 or node.parent is self.root or node.parent.page >= 0, (
+                "what leads to a page in the pool is in the pool"
             )
             assert len(node.key) == self.page_size or not (node.children or node.locks), (
                 "nobody goes on from a page that is not full"
             )
         for node in (self.root, *self.nodes()):
-            keys = list(node.keys)
-            assert keys == sorted(node.children), "a node knows its children's keys"
+            keys, children = list(node.keys), node.children
+            assert keys == sorted(children), "a node knows its children's keys"
             assert all(b[: len(a)] != a for a, b in itertools.pairwise(keys)), "none is there twice"
+            num_behind = sum(child.page >= 0 for child in children.values())
+            assert not self.reuse or node.num_behind == num_behind, "children in the pool"
         assert len(pages) == len(set(pages)), "a page has one owner"
         assert not self.reuse or unlocked == self._num_unlocked, "unlocked pages are counted"
+        if self.host is not None:
+            self.host.check_integrity([node.host for node in self.nodes() if node.host >= 0])
+
+
+def _is_leaf(node: PageNode) -> bool:
+    """It may be evicted from the pool."""
+    return node.page >= 0 and not node.locks and not node.num_behind

@@ -56,6 +56,16 @@ def check_num_devices(first: torch.device, num_ranks: int) -> None:
         )
 
 
+def refuse_on_others(*, batch_invariant: bool, host: int | None) -> None:
+    """Raises UsageError for what there is on the CPU, in one process, alone."""
+    for name, given in (("batch_invariant", batch_invariant), ("host_kv_bytes", host)):
+        if given:
+            raise UsageError(
+                f"{name}={given!r} is for one process on the CPU, and not there yet for GPUs and"
+                " tensor_parallel; leave it away, or use device='cpu' and tensor_parallel=1"
+            )
+
+
 def weights_dtype(asked: str, device: torch.device) -> str:
     """`asked`: an option of `RuntimeConfig`; what "auto" stands for on the device. Raises
     UsageError for a type that the device's path does not have.

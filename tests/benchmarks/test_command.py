@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import command, peer_runs
+from benchmarks import command, ours, peer_runs
 from benchmarks.workloads import WORKLOADS
 from benchmarks.workloads.workload import Row, Texts, Verdict
 
@@ -54,7 +54,7 @@ def test_rows_come_one_by_one_at_a_rate(
 def test_a_text_that_a_wrong_cache_has_changed_is_a_failure(
     roomy_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = command.run_serially
+    right = ours.run_serially
 
     def other_texts(*args: Any) -> Any:
         ran = right(*args)

@@ -14,7 +14,7 @@ from runtime.grammar_store import GrammarStore
 from runtime.model.load import load_tokenizer
 from runtime.service import Service
 from runtime.tokenizer import Tokenizer
-from tests.fakes import HashExecutor, Hope
+from tests.fakes import Fickle, HashExecutor, Hope
 from tests.tiny_llama import CONTEXT_LENGTH, VOCAB_SIZE
 
 
@@ -25,17 +25,25 @@ def tokenizer(tiny_llama_path: Path) -> Tokenizer:
 
 class HashService(Service):
     """The real service and engine around the fake executor. `hopes`: sequences are let in without
-    regard to what they will need, so that many are preempted.
+    regard to what they will need, so that many are preempted. `fickle`: every other time pages of
+    the host are computed again.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, *, num_pages: int, hopes: bool = False, **options: Any
+        self,
+        tokenizer: Tokenizer,
+        *,
+        num_pages: int,
+        num_host_pages: int = 0,
+        hopes: bool = False,
+        fickle: bool = False,
+        **options: Any,
     ) -> None:
         config = RuntimeConfig(**options)
         self.tokenizer = tokenizer
         self.executor = HashExecutor(
             vocab_size=VOCAB_SIZE,
-            num_slots=num_pages * config.page_size,
+            num_slots=(num_pages + num_host_pages) * config.page_size,
             page_size=config.page_size,
         )
         self.grammars = grammars = GrammarStore(tokenizer.vocabulary)
@@ -45,10 +53,13 @@ class HashService(Service):
             grammars=grammars,
             executor=self.executor,
             num_pages=num_pages,
+            num_host_pages=num_host_pages,
             context_len=CONTEXT_LENGTH,
         )
         if hopes:
             self.engine.scheduler.usage = Hope()
+        if fickle:
+            self.engine.scheduler.rates = Fickle()
         super().__init__(
             self.engine,
             grammars,

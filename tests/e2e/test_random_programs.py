@@ -39,6 +39,8 @@ configs = st.fixed_dictionaries(
         "prefix_cache": st.booleans(),
         "policy": st.sampled_from(sorted(POLICIES)),
         "hopes": st.booleans(),
+        "fickle": st.booleans(),
+        "num_host_pages": st.sampled_from([0, 1, 8, 200]),
     }
 )
 

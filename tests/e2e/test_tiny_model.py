@@ -49,11 +49,17 @@ def draw(logits: NDArray[np.float64], temperature: float, u: float) -> int:
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"page_size": 4, "token_budget": 8, "max_running": 3, "kv_bytes": 500 * TOKEN_BYTES},
+    {
+        "page_size": 4,
+        "max_running": 3,
+        "kv_bytes": 500 * TOKEN_BYTES,
+        "host_kv_bytes": 2000 * TOKEN_BYTES,
+    },
     {"prefix_cache": False, "token_budget": 20, "max_running": 6},
 ]
 
 
-@pytest.fixture(scope="module", params=OPTIONS, ids=["default", "small", "uncached"])
+@pytest.fixture(scope="module", params=OPTIONS, ids=["default", "small", "host tier", "uncached"])
 def runtime(request: pytest.FixtureRequest, tiny_llama_path: Path) -> Iterator[Runtime]:
     options = {"kv_bytes": 20_000 * TOKEN_BYTES, **request.param}
     with Runtime(tiny_llama_path, **options) as backend:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runtime.batch import Grant, build_batch
+from runtime.cache.copies import Copy
 from runtime.cache.prefix import PrefixCache
 from runtime.foresight import Ahead, Usage
 from runtime.policies import POLICIES
@@ -15,7 +16,7 @@ from runtime.sampling.request import SampleRequest, SampleRow
 from runtime.scheduler import AGEING, Scheduler
 from runtime.sequence import Sequence
 from runtime.token_tree import TokenTree
-from tests.fakes import HashExecutor, Hope, extend_hash, hash_logits, log_softmax
+from tests.fakes import Fickle, HashExecutor, Hope, extend_hash, hash_logits, log_softmax
 
 VOCAB = 50
 PAGE = 4
@@ -43,17 +44,24 @@ class Harness:
     """A scheduler and a hash executor; the test plays the programs' part."""
 
     num_pages: int = 32
+    num_host_pages: int = 0
     token_budget: int = 16
     max_running: int = 4
     reuse: bool = True
     policy: str = "lpm"
     hopes: bool = False
+    fickle: bool = False
     cache: PrefixCache = field(init=False)
     scheduler: Scheduler = field(init=False)
     executor: HashExecutor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.cache = PrefixCache(num_pages=self.num_pages, page_size=PAGE, reuse=self.reuse)
+        self.cache = PrefixCache(
+            num_pages=self.num_pages,
+            page_size=PAGE,
+            reuse=self.reuse,
+            num_host_pages=self.num_host_pages,
+        )
         self.scheduler = Scheduler(
             self.cache,
             token_budget=self.token_budget,
@@ -62,9 +70,10 @@ class Harness:
         )
         if self.hopes:
             self.scheduler.usage = Hope()
-        self.executor = HashExecutor(
-            vocab_size=VOCAB, num_slots=self.num_pages * PAGE, page_size=PAGE
-        )
+        if self.fickle:
+            self.scheduler.rates = Fickle()
+        num_slots = (self.num_pages + self.num_host_pages) * PAGE
+        self.executor = HashExecutor(vocab_size=VOCAB, num_slots=num_slots, page_size=PAGE)
         self.scores: dict[int, dict[int, list[float]]] = {}
 
     def step(self) -> list[tuple[Sequence, int]]:
@@ -115,11 +124,13 @@ def prompts(draw: st.DrawFn) -> list[list[int]]:
 harnesses = st.builds(
     Harness,
     num_pages=st.integers(14, 40),
+    num_host_pages=st.sampled_from([0, 1, 3, 40]),
     token_budget=st.integers(4, 24),
     max_running=st.integers(1, 4),
     reuse=st.booleans(),
     policy=st.sampled_from(sorted(POLICIES)),
     hopes=st.booleans(),
+    fickle=st.booleans(),
 )
 
 
@@ -410,6 +421,64 @@ def test_slots_that_are_copied_need_room_too() -> None:
     assert [sequence for sequence, _ in harness.step()] == [first]
     harness.scheduler.remove(first)
     assert dict(harness.step())[waiting] == naive_next(waiting.tokens)
+
+
+def run_each(harness: Harness, prompts: list[list[int]]) -> None:
+    """One after another, to their first token."""
+    for prompt in prompts:
+        sequence = let_in(harness, prompt)
+        assert dict(harness.step())[sequence] == naive_next(prompt)
+        harness.scheduler.remove(sequence)
+
+
+def test_a_page_that_was_evicted_comes_back_from_the_host() -> None:
+    harness = Harness(num_pages=4, num_host_pages=8, token_budget=99)
+    one, other = [1] * (3 * PAGE + 1), [2] * (3 * PAGE + 1)
+    run_each(harness, [one, other, one, other])
+    # Of the last page only one token is computed, and no more than that is ever lost.
+    assert harness.executor.log == [3 * PAGE + 1, 3 * PAGE + 1, 1, 1]
+    assert harness.scheduler.counts.fetched_tokens == 2 * 3 * PAGE
+    harness.check_idle()
+
+
+def test_a_page_is_computed_again_where_that_is_faster_than_to_copy_it() -> None:
+    harness = Harness(num_pages=4, num_host_pages=8, token_budget=99)
+    one, other = [1] * (3 * PAGE + 1), [2] * (3 * PAGE + 1)
+    grants = [Grant(Sequence(one), 0, 10)]
+    slow = [Copy(0, harness.num_pages, PAGE)]
+    harness.scheduler.took(grants, slow, copy_s=3.0, compute_s=1.0)
+    run_each(harness, [one, other, one])
+    assert harness.executor.log == [3 * PAGE + 1] * 3
+    assert harness.scheduler.counts.fetched_tokens == 0
+    for _ in range(200):
+        harness.scheduler.took(grants, slow, copy_s=0.1, compute_s=1.0)
+    run_each(harness, [other])
+    assert harness.executor.log[3:] == [1], "rates follow what is measured"
+
+
+def test_decodes_say_nothing_of_what_a_prompt_costs() -> None:
+    harness = Harness(num_host_pages=1)
+    decodes = [Grant(Sequence([1]), 0, 1) for _ in range(3)]
+    harness.scheduler.took([*decodes, Grant(Sequence([1]), 0, 2)], [], copy_s=0.0, compute_s=1.0)
+    assert harness.scheduler.rates.computing.seconds is None
+    harness.scheduler.took([Grant(Sequence([1]), 0, 2)], [], copy_s=0.0, compute_s=1.0)
+    assert harness.scheduler.rates.computing.seconds == 0.5
+
+
+def test_what_is_on_the_host_is_forgotten_too() -> None:
+    harness = Harness(num_pages=4, num_host_pages=8, token_budget=99)
+    run_each(harness, [[1] * (3 * PAGE + 1), [2] * (3 * PAGE + 1)])
+    harness.cache.flush()
+    harness.check_idle()
+    assert list(harness.cache.nodes()) == []
+    run_each(harness, [[1] * (3 * PAGE + 1)])
+    assert harness.executor.log[-1] == 3 * PAGE + 1
+
+
+def test_a_beginning_on_the_host_can_be_copied() -> None:
+    harness = Harness(num_pages=3, num_host_pages=8, token_budget=99)
+    run_each(harness, [[1] * (2 * PAGE + 1), [2] * (2 * PAGE + 1), [1] * (2 * PAGE - 1) + [9]])
+    assert harness.executor.log[-1] == 1
 
 
 def test_the_oldest_keeps_its_pages_when_they_run_out() -> None:
