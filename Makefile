@@ -3,6 +3,7 @@
 #   make demo    the main example on the default model
 #   make test    all tests
 #   make lint    ruff, mypy, import-linter
+#   make contracts   the GPU path against FlashInfer's signatures and in Triton's interpreter
 #   make bench   the benchmark of the main job; others by ARGS="chat --quick"
 #   make bench-peers   the engines that workloads are compared with (large; PEERS="vllm" for one)
 #   make bench-grammars   the benchmark of constraints, beside other engines
@@ -18,6 +19,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CONTRACTS := .contracts
 PEER_GRAMMARS := .bench-venv
 PEER_FRONTEND := .bench-frontend-venv
 PEER_ENGINES := .bench-peers
@@ -27,13 +29,19 @@ ifdef PIP_EXTRA_INDEX_URL
 export PIP_EXTRA_INDEX_URL
 endif
 
-.PHONY: demo test fuzz stress lint format bench bench-peers bench-grammars bench-frontend clean
+.PHONY: demo test contracts fuzz stress lint format bench bench-peers bench-grammars bench-frontend clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/extract_packages.py $(ARGS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(ARGS)
+
+# FlashInfer and Triton take 2 GB, so `make test` goes without: it binds calls to a snapshot of the
+# signatures, which this compares with the package's, and skips the kernel, which this interprets.
+contracts: $(INSTALLED) $(CONTRACTS)/.installed
+	PYTHONPATH=$(CONTRACTS) $(BIN)/python -m pytest tests/runtime/attention/test_flashinfer.py \
+	tests/runtime/sampling/test_bitmask.py $(ARGS)
 
 # Ten minutes of random patterns, grammars and schemas: each is a constraint, or refused.
 fuzz: $(INSTALLED)
@@ -65,7 +73,7 @@ bench-frontend: $(INSTALLED) $(PEER_FRONTEND)/.installed
 	$(BIN)/python -m benchmarks frontend $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PEER_GRAMMARS) $(PEER_FRONTEND) $(PEER_ENGINES) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(CONTRACTS) $(PEER_GRAMMARS) $(PEER_FRONTEND) $(PEER_ENGINES) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 # Installs again only when the dependencies have changed; an interrupted install has no stamp.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -73,6 +81,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[dev]" \
 	|| { echo "make: the packages could not be installed (pip's reason is above). This step needs the Python package index: check the network, or point pip to a proxy or mirror (PIP_INDEX_URL, HTTPS_PROXY), and run make again." >&2; exit 1; }
+	@touch $@
+
+$(CONTRACTS)/.installed: tests/requirements-contracts.txt
+	$(BIN)/python -m pip install --no-deps --upgrade --target $(CONTRACTS) --requirement $<
 	@touch $@
 
 # The other engines, in an environment of their own. Of mistral-common only a data file is read.

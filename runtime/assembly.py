@@ -12,7 +12,7 @@ from time import perf_counter
 
 from runtime.cache.diagnosis import Setup
 from runtime.cache.prefix import PrefixCache
-from runtime.config import RuntimeConfig
+from runtime.config import RuntimeConfig, Sizes
 from runtime.engine import Engine
 from runtime.executor.base import Executor
 from runtime.grammar_store import GrammarStore
@@ -36,10 +36,11 @@ def assemble(
     num_pages: int,
     num_host_pages: int = 0,
     context_len: int,
+    sizes: Sizes | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> Engine:
-    """`context_len` in tokens; `num_pages` and `num_host_pages` are what the executor has; `clock`
-    gives seconds.
+    """`context_len` in tokens; `num_pages` and `num_host_pages` are what the executor has; sizes:
+    None for the CPU's; `clock` gives seconds.
     """
     cache = PrefixCache(
         num_pages=num_pages,
@@ -48,7 +49,7 @@ def assemble(
         eviction=config.eviction,
         num_host_pages=num_host_pages,
     )
-    sizes = config.sizes(num_pages * config.page_size)
+    sizes = sizes or config.sizes(num_pages * config.page_size)
     scheduler = Scheduler(
         cache,
         token_budget=sizes.token_budget,

@@ -6,6 +6,7 @@ Owns names, defaults and rules. Knows nothing of how an option is carried out.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -27,6 +28,9 @@ OPTIONAL = (
 MAX_RUNNING = 64
 """By rule: what the measurements in docs/runtime.md were made with."""
 
+MAX_RUNNING_ON_GPU, MIN_TOKEN_BUDGET_ON_GPU = 256, 8192
+"""By rule; not measured."""
+
 TOKENS_PER_ROW = 128
 """Of the pool, by rule: more rows than that would wait for pages instead of for their turn."""
 
@@ -46,6 +50,8 @@ class Sizes:
 DECODERS = ("auto", "general")
 SPECULATION = ("auto", "on", "off")
 DTYPES = ("auto", "float32", "bfloat16", "int8")
+KV_DTYPES = ("auto", "float32", "bfloat16", "fp8")
+DEVICE = re.compile(r"auto|cpu|cuda(:(0|[1-9]\d?))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +67,11 @@ class RuntimeConfig:
     greedy generations that are equal are computed once, and remembered until `flush_cache`. policy:
     in which order waiting sequences are admitted, one of `POLICIES`. max_waiting,
     max_waiting_tokens: sequences that wait, and their tokens; a run that is submitted when there
-    are so many already is refused. None: there is no limit. dtype: of the weights; "auto" is
-    float32. decoder: "auto" for the lean decoder where it knows the family, "general" for
+    are so many already is refused. None: there is no limit. device: "cpu", "cuda" or
+    "cuda:1" and so on; "auto" is a GPU where there is one. dtype: of the weights; "auto" is float32
+    on the CPU, bfloat16 on a GPU. kv_dtype: of keys and values; "auto" is as dtype's.
+    tensor_parallel: processes that compute the model together, each with a part of its weights.
+    decoder: "auto" for the lean decoder where it knows the family, "general" for
     transformers' own code. batch_invariant: every bit of a row is the same in every batch.
     speculation: whether tokens are guessed and tried along with those that
     are known: "auto" where that pays, "on" wherever there is a guess, "off" never.
@@ -82,20 +91,26 @@ class RuntimeConfig:
     policy: str = "lpm"
     max_waiting: int | None = None
     max_waiting_tokens: int | None = None
+    device: str = "auto"
     dtype: str = "auto"
+    kv_dtype: str = "auto"
+    tensor_parallel: int = 1
     decoder: str = "auto"
     batch_invariant: bool = False
     speculation: str = "auto"
 
     def __post_init__(self) -> None:
         _check_count("page_size", self.page_size)
+        _check_count("tensor_parallel", self.tensor_parallel)
         for name in OPTIONAL:
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")
         for name in ("prefix_cache", "share_outputs", "batch_invariant"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
+        _check_device(self.device)
         _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("kv_dtype", self.kv_dtype, KV_DTYPES)
         _check_choice("decoder", self.decoder, DECODERS)
         _check_choice("eviction", self.eviction, tuple(EVICTIONS))
         _check_choice("speculation", self.speculation, SPECULATION)
@@ -114,14 +129,16 @@ class RuntimeConfig:
                 "a step must have a token for every running sequence; raise one or lower the other"
             )
 
-    def sizes(self, pool_tokens: int) -> Sizes:
+    def sizes(self, pool_tokens: int, *, on_gpu: bool = False) -> Sizes:
         """For a pool of so many tokens. In flight is twice what runs: while one half is computed
         the other is being prepared; but no more than may wait.
         """
-        max_running = self.max_running or max(1, min(MAX_RUNNING, pool_tokens // TOKENS_PER_ROW))
+        most = MAX_RUNNING_ON_GPU if on_gpu else MAX_RUNNING
+        least = MIN_TOKEN_BUDGET_ON_GPU if on_gpu else MIN_TOKEN_BUDGET
+        max_running = self.max_running or max(1, min(most, pool_tokens // TOKENS_PER_ROW))
         if self.token_budget is not None:
             max_running = min(max_running, self.token_budget)
-        budget = max(MIN_TOKEN_BUDGET, TOKENS_PER_STEP_AND_ROW * max_running)
+        budget = max(least, TOKENS_PER_STEP_AND_ROW * max_running)
         in_flight = min(2 * max_running, self.max_waiting or 2 * max_running)
         return Sizes(max_running, self.token_budget or budget, self.max_in_flight or in_flight)
 
@@ -141,6 +158,14 @@ def _check_count(name: str, value: object, *, otherwise: str = "") -> None:
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UsageError(f"{name}={value!r}: it must be one of {', '.join(map(repr, choices))}")
+
+
+def _check_device(value: object) -> None:
+    if not isinstance(value, str) or not DEVICE.fullmatch(value):
+        raise UsageError(
+            f"device={value!r}: it must be 'auto', 'cpu', 'cuda', or 'cuda:' and the number of a "
+            "GPU"
+        )
 
 
 def config_from(options: Mapping[str, Any]) -> RuntimeConfig:

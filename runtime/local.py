@@ -6,20 +6,27 @@ the sizes that are chosen on the way, which `summary` states.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from runtime.assembly import assemble
-from runtime.attention.invariant import InvariantAttention
-from runtime.attention.torch import TorchAttention
-from runtime.cache.kv import KVPool, bytes_per_token
-from runtime.cache.store import PageStore
-from runtime.config import config_from, default_kv_bytes, num_pages, unallocatable
-from runtime.executor.runner import ModelRunner
+from runtime.cache.kv import bytes_per_token
+from runtime.config import Sizes, config_from, default_kv_bytes, num_pages, unallocatable
+from runtime.device.choice import (
+    check_num_devices,
+    choose_device,
+    gpu_kv_bytes,
+    kv_dtype,
+    refuse_on_others,
+    weights_dtype,
+)
+from runtime.executor.base import Executor
+from runtime.executor.build import ExecutorSizes, build_executor
+from runtime.executor.parallel import Followers, LeadingExecutor, make_part
 from runtime.grammar_store import GrammarStore
 from runtime.model.base import Model
-from runtime.model.invariant import InvariantModel
-from runtime.model.load import load_model, load_tokenizer
+from runtime.model.load import check_splittable, load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
 from sgdsl.errors import UsageError
@@ -41,20 +48,25 @@ class Runtime(Service):
             )
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model or model_path)
-        network = load_model(folder, dtype=config.dtype, decoder=config.decoder)
-        attention: type[TorchAttention | InvariantAttention] = TorchAttention
-        if config.batch_invariant:
-            network, attention = InvariantModel(network), InvariantAttention
+        self.device = device = choose_device(config.device)
+        dtype = weights_dtype(config.dtype, device)
+        self._kv_dtype = kv_dtype(config.kv_dtype, device)
+        if device.type != "cpu" or config.tensor_parallel > 1:
+            refuse_on_others(batch_invariant=config.batch_invariant, host=config.host_kv_bytes)
+        self._followers: Followers | None = None
+        network = self._load(dtype)
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(
             num_layers=shape.num_layers,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
+            dtype=self._kv_dtype,
         )
-        wanted = config.kv_bytes or default_kv_bytes()
+        on_gpu = device.type != "cpu"
+        wanted = config.kv_bytes or (gpu_kv_bytes(device) if on_gpu else default_kv_bytes())
         self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
-        pool = self._allocate(network, wanted)
+        self._context_len = _context_len(config.context_len, shape.context_len)
         self.num_host_pages = 0
         if config.host_kv_bytes is not None:
             self.num_host_pages = num_pages(
@@ -63,23 +75,20 @@ class Runtime(Service):
                 page_size=config.page_size,
                 name="host_kv_bytes",
             )
-        pages = self._page_store(pool)
+        executor = self._make_executor(network, wanted)
         self.kv_bytes = self.num_pages * config.page_size * token_bytes
         self._missed_bytes = wanted if self.kv_bytes <= wanted // 2 else None
-        self.sizes = config.sizes(self.num_pages * config.page_size)
+        self.sizes = self._sizes()
         grammars = GrammarStore(tokenizer.vocabulary)
         engine = assemble(
             config,
             tokenizer=tokenizer,
             grammars=grammars,
-            executor=ModelRunner(
-                network,
-                attention(pool, num_heads=shape.num_heads),
-                pages,
-            ),
+            executor=executor,
             num_pages=self.num_pages,
             num_host_pages=self.num_host_pages,
-            context_len=_context_len(config.context_len, shape.context_len),
+            context_len=self._context_len,
+            sizes=self.sizes,
         )
         super().__init__(
             engine,
@@ -88,45 +97,77 @@ class Runtime(Service):
             max_in_flight=self.sizes.max_in_flight,
         )
 
-    def _allocate(self, network: Model, wanted: int) -> KVPool:
-        """The pool of `num_pages`. Of one that nobody asked for half as many are enough, again and
-        again, if there is no memory for it.
+    def _sizes(self) -> Sizes:
+        pool_tokens = self.num_pages * self.config.page_size
+        return self.config.sizes(pool_tokens, on_gpu=self.device.type != "cpu")
+
+    def _make_executor(self, network: Model, wanted: int) -> Executor:
+        """With a pool of `num_pages`. Of one that nobody asked for half as many are enough, again
+        and again, if there is no memory for it.
         """
-        shape = network.shape
+        config = self.config
         while True:
+            sizes = self._sizes()
+            asked = ExecutorSizes(
+                num_pages=self.num_pages,
+                page_size=self.config.page_size,
+                kv_dtype=self._kv_dtype,
+                max_running=sizes.max_running,
+                token_budget=sizes.token_budget,
+                context_len=self._context_len,
+                num_host_pages=self.num_host_pages,
+                host_kv_bytes=config.host_kv_bytes or 0,
+                batch_invariant=config.batch_invariant,
+            )
+            if self._followers is not None:
+                self._followers.tell(asked)
             try:
-                return KVPool(
-                    num_layers=shape.num_layers,
-                    num_kv_heads=shape.num_kv_heads,
-                    head_dim=shape.head_dim,
-                    num_slots=self.num_pages * self.config.page_size,
-                )
+                executor = build_executor(network, asked, self.device)
             # What torch raises depends on how far it is too much.
             except (RuntimeError, TypeError, MemoryError) as error:
                 if self.config.kv_bytes is not None or self.num_pages == 1:
                     raise unallocatable(wanted) from error
                 self.num_pages //= 2
+                continue
+            if self._followers is None:
+                return executor
+            return LeadingExecutor(executor, self._followers)
 
-    def _page_store(self, pool: KVPool) -> PageStore:
+    def _load(self, dtype: str) -> Model:
+        """The model, or this process' part of it."""
+        config, device, num_ranks = self.config, self.device, self.config.tensor_parallel
+        load = partial(load_model, self.folder, dtype=dtype, decoder=config.decoder, device=device)
+        if num_ranks == 1:
+            return load()
+        check_splittable(self.folder, num_ranks)
+        check_num_devices(device, num_ranks)
+        part = make_part(
+            self.folder, dtype=dtype, decoder=config.decoder, device=device, num=num_ranks
+        )
+        self._followers = Followers(part)
         try:
-            return PageStore(
-                pool, page_size=self.config.page_size, num_host_pages=self.num_host_pages
-            )
-        except (RuntimeError, TypeError, MemoryError) as error:
-            wanted = self.config.host_kv_bytes
-            assert wanted is not None, "a page store takes memory for what was asked for"
-            raise unallocatable(wanted, name="host_kv_bytes") from error
+            return load(ranks=part.meet())
+        except BaseException:
+            self._followers.stop()
+            raise
+
+    def close(self) -> None:
+        """Stop the engine, and the processes that follow it."""
+        super().close()
+        if self._followers is not None:
+            self._followers.stop()
 
     @property
     def summary(self) -> str:
         """What was sized, and to what."""
         config, tokens = self.config, self.num_pages * self.config.page_size
         missed = self._missed_bytes
+        where = "" if self.device.type == "cpu" else f" on {self.device}"
         missing = "" if missed is None else f" ({missed / 2**20:,.0f} MiB could not be had)"
         host = f", {self.num_host_pages:,} more on the host" if self.num_host_pages else ""
         return (
-            f"{self.folder.name}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = {tokens:,} "
-            f"tokens in {self.num_pages:,} pages of {config.page_size}{host}; up to "
+            f"{self.folder.name}{where}: KV pool {self.kv_bytes / 2**20:,.0f} MiB{missing} = "
+            f"{tokens:,} tokens in {self.num_pages:,} pages of {config.page_size}{host}; up to "
             f"{self.sizes.max_running} rows and {self.sizes.token_budget} tokens a step, "
             f"{config.policy}; prefix cache {'on' if config.prefix_cache else 'off'}"
         )

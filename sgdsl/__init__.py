@@ -66,6 +66,7 @@ from sgdsl.threads import num_left_behind
 
 if TYPE_CHECKING:
     from runtime import Runtime
+    from runtime.fleet import Fleet
     from sgdsl.backends.anthropic import Anthropic
     from sgdsl.backends.lanes import Provider
     from sgdsl.backends.litellm import LiteLLM
@@ -97,6 +98,7 @@ __all__ = [
     "ContextLengthError",
     "DeadlineError",
     "Engine",
+    "Fleet",
     "Graph",
     "LiteLLM",
     "MockBackend",
@@ -157,6 +159,7 @@ _LAZY = {
     "Provider": "sgdsl.backends.lanes",
     "RateLimit": "sgdsl.backends.policy",
     "Router": "sgdsl.backends.router",
+    "Fleet": "runtime.fleet",
 }
 
 if not TYPE_CHECKING:  # or every name would exist for a type checker

@@ -11,6 +11,7 @@ Sennrich, Root Mean Square Layer Normalization (arXiv:1910.07467).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch.nn import functional
 
 from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.model.base import shape_of
-from runtime.model.linear import FloatLinear, Int8Linear, Linear
+from runtime.model.linear import FloatLinear, Int8Linear, Linear, SummedLinear
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Values of `model_type`; SmolLM and SmolLM2 are Llamas."""
@@ -75,10 +76,18 @@ class LeanModel:
     the others any more (QuaRot, arXiv:2404.00456). Embedding and head stay as they are, in float32.
     """
 
-    def __init__(self, model: Any, *, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        dtype: torch.dtype,
+        add_up: Callable[[Tensor], None] | None = None,
+    ) -> None:
         """dtype: float32, bfloat16, or int8 for the layers' matrices. `model`, in float32, is of no
-        use afterwards: its layers are gone.
+        use afterwards: its layers are gone. add_up: sums over the processes that the model was
+        split over.
         """
+        self._add_up = add_up
         config, decoder = model.config, model.get_decoder()
         self._int8 = dtype == torch.int8
         self._dtype = dtype = torch.float32 if self._int8 else dtype
@@ -183,7 +192,8 @@ class LeanModel:
         if self._rotation is not None:
             weight = self._rotation.t() @ weight
             bias = None if bias is None else bias @ self._rotation
-        return self._linear(weight, bias, mix=mix)
+        own = self._linear(weight, bias, mix=mix)
+        return own if self._add_up is None else SummedLinear(own, self._add_up)
 
     def _linear(self, weight: Tensor, bias: Tensor | None, *, mix: bool = False) -> Linear:
         if self._int8:

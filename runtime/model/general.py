@@ -8,7 +8,7 @@ states before the output layer, and to its logits behind it, its own code does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import ModelShape, context_len_of
 from runtime.model.probe import NUM_PROBED, PROBE, AlonePlan, Probe
+from runtime.model.shard import Ranks, shard
 
 ATTENTION = "sgdsl_paged"
 
@@ -130,6 +131,8 @@ class GeneralModel:
     engine's attention.
     """
 
+    shape: ModelShape
+
     def __init__(self, model: Any) -> None:
         self._model = model
         self._decoder: nn.Module = model.get_decoder()
@@ -139,6 +142,19 @@ class GeneralModel:
         _replace(model, self._decoder, _Decoder(self._decoder))
         _replace(model, self._head.head, self._head)
         self._probe()
+
+    def split(self, ranks: Ranks) -> None:
+        """Keep this process' part only."""
+        shard(self._decoder, self._model.config.get_text_config(), ranks)
+        shape = self.shape
+        self.shape = replace(
+            shape,
+            num_heads=shape.num_heads // ranks.num_ranks,
+            num_kv_heads=shape.num_kv_heads // ranks.num_ranks,
+        )
+
+    def to(self, device: torch.device) -> None:
+        self._model.to(device)
 
     def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""

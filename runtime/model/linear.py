@@ -6,6 +6,7 @@ Owns the layouts of the weights. Knows nothing of the layers that they belong to
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -39,6 +40,22 @@ class FloatLinear:
         total.addmm_(x, self._weight)
         if self._bias is not None:
             total += self._bias
+
+
+class SummedLinear:
+    """A layer whose inputs are split over processes: its output is the sum of all of theirs."""
+
+    def __init__(self, linear: Linear, add_up: Callable[[Tensor], None]) -> None:
+        self._linear = linear
+        self._add_up = add_up
+
+    def __call__(self, x: Tensor) -> Tensor:
+        part = self._linear(x)
+        self._add_up(part)
+        return part
+
+    def add_to(self, total: Tensor, x: Tensor) -> None:
+        total += self(x)
 
 
 BLOCK = 128

@@ -25,20 +25,20 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from runtime.device.choice import CPU
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import Model
 from runtime.model.chat_template import chat_template_of
 from runtime.model.decoder import FAMILIES, LeanModel, is_lean
 from runtime.model.general import GeneralModel
 from runtime.model.linear import has_int8
+from runtime.model.shard import Ranks, check_shardable, shard
 from runtime.models.errors import BrokenModelError
 from runtime.threads import num_threads
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import SgdslError, UsageError
 
 TORCH_DTYPES = {
-    # The promises of exactness are about float32, so nothing else is chosen unasked.
-    "auto": torch.float32,
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "int8": torch.int8,
@@ -48,10 +48,18 @@ _NAMES_SHOWN = 3
 _REASON_CHARACTERS = 200
 
 
-def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> Model:
+def load_model(
+    folder: Path,
+    *,
+    dtype: str = "float32",
+    decoder: str = "auto",
+    device: torch.device = CPU,
+    ranks: Ranks | None = None,
+) -> Model:
     """The folder's causal language model, over our attention: the lean decoder where it computes
     the same, and transformers' own code otherwise, or where `decoder` is "general". dtype: of the
-    weights, one of `runtime.config.DTYPES`.
+    weights, a key of `TORCH_DTYPES`; device: where they lie and are computed with; ranks: the
+    processes that share the model.
 
     Raises BrokenModelError when transformers cannot load it, or had to make weights up,
     UnsupportedModelError when it asks for an attention that is not ours, and UsageError for an int8
@@ -86,8 +94,20 @@ def load_model(folder: Path, *, dtype: str = "auto", decoder: str = "auto") -> M
         _refuse_misfits(folder, report)
     model.requires_grad_(False)
     if lean:
-        return LeanModel(model, dtype=chosen)
-    return GeneralModel(model)
+        if ranks is not None:
+            shard(model.get_decoder(), model.config, ranks)
+        model.to(device)
+        return LeanModel(model, dtype=chosen, add_up=None if ranks is None else ranks.add_up)
+    network = GeneralModel(model)  # probed as it is: whole, on the CPU
+    if ranks is not None:
+        network.split(ranks)
+    network.to(device)
+    return network
+
+
+def check_splittable(folder: Path, num_ranks: int) -> None:
+    """Raises UsageError where the folder's model cannot be split over so many processes."""
+    check_shardable(_load_config(folder), num_ranks)
 
 
 def load_tokenizer(folder: Path, *, vocab_size: int) -> Tokenizer:

@@ -115,7 +115,7 @@ def score(
     """log p of each target. logits: [num_rows, vocab_size]; num_targets: [num_rows], how many of
     the targets are a row's.
     """
-    rows = torch.from_numpy(np.repeat(np.arange(len(logits)), num_targets))
-    chosen = torch.from_numpy(targets.astype(np.int64))
+    rows = torch.from_numpy(np.repeat(np.arange(len(logits)), num_targets)).to(logits.device)
+    chosen = torch.from_numpy(targets.astype(np.int64)).to(logits.device)
     scores: list[float] = logits.log_softmax(-1)[rows, chosen].tolist()
     return scores

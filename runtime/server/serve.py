@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=DTYPES,
         default="auto",
-        help="the type of the weights; auto is float32, int8 is faster and loses a little",
+        help="the type of the weights; auto is float32 (on a GPU bfloat16), int8 loses a little",
+    )
+    parser.add_argument(
+        "--device", default="auto", help="cpu, cuda, cuda:1, ...; auto is a GPU where there is one"
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     parser.add_argument(
@@ -83,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     from runtime.local import Runtime
     from runtime.server.programs import make_app
 
-    names = ("dtype", "policy", "eviction", "max_waiting", "max_waiting_tokens")
+    names = ("device", "dtype", "policy", "eviction", "max_waiting", "max_waiting_tokens")
     with Runtime(options.model, **{name: getattr(options, name) for name in names}) as runtime:
         sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)

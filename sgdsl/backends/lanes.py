@@ -6,8 +6,9 @@ the time, it decides; it starts and waits for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from sgdsl.arguments import refuse
@@ -69,6 +70,10 @@ class Later:
     at_s: float | None
 
 
+Pick = Callable[[Sequence[Lane]], Lane]
+"""Which lane of some, one at least, in their order."""
+
+
 class Lanes:
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = list(lanes)
@@ -77,21 +82,26 @@ class Lanes:
         return iter(self._lanes)
 
     def choose(
-        self, now_s: float, *, input_tokens: int, failed: Collection[int], barred: Collection[int]
+        self,
+        now_s: float,
+        *,
+        input_tokens: int,
+        failed: Collection[int],
+        barred: Collection[int],
+        pick: Pick = itemgetter(0),
     ) -> Lane | Later:
-        """The first lane, in their order, that takes such an input, has room, and lets more
-        through; those where the run has `failed` come last, the `barred` ones never. A run that has
-        no lane at all is `Later(None)` with nothing to wait for: see `any_for`.
+        """The one that `pick` picks, the first by default, of the lanes that take such an input,
+        have room, and let more through; those where the run has `failed` only if there are no
+        others, the `barred` ones never. A run that has no lane at all is `Later(None)` with nothing
+        to wait for: see `any_for`.
         """
         able = [
             lane for lane in self._lanes if lane.index not in barred and lane.takes(input_tokens)
         ]
-        ordered = [lane for lane in able if lane.index not in failed]
-        ordered += [lane for lane in able if lane.index in failed]
-        open_lanes = [lane for lane in ordered if lane.breaker.allows(now_s)]
-        for lane in open_lanes:
-            if not lane.is_full:
-                return lane
+        open_lanes = [lane for lane in able if lane.breaker.allows(now_s)]
+        with_room = [lane for lane in open_lanes if not lane.is_full]
+        if with_room:
+            return pick([lane for lane in with_room if lane.index not in failed] or with_room)
         if open_lanes or not able:
             return Later(None)
         return Later(min(max(now_s, lane.breaker.retry_at_s(now_s)) for lane in able))

@@ -199,7 +199,11 @@ class Router(Closing):
         with self._lock:
             now_s = self._clock()
             chosen = self._lanes.choose(
-                now_s, input_tokens=tokens, failed=journey.failed, barred=journey.barred
+                now_s,
+                input_tokens=tokens,
+                failed=journey.failed,
+                barred=journey.barred,
+                pick=partial(self._pick, journey),
             )
             if isinstance(chosen, Later):
                 if chosen.at_s is None:
@@ -211,6 +215,10 @@ class Router(Closing):
             chosen.breaker.begin(now_s)
             chosen.num_in_flight += 1
             return chosen, is_trial
+
+    def _pick(self, _journey: Journey, lanes: Sequence[Lane]) -> Lane:
+        """Which of these lanes is to carry the run from now on; with the router's lock held."""
+        return lanes[0]
 
     def _release(self, leg: Leg) -> None:
         """The lane has room for another: somebody who waits is placed, on the router's thread."""

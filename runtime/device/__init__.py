@@ -1,0 +1,1 @@
+"""Devices other than the host: which one is meant, and how arrays get there."""
