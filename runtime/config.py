@@ -62,8 +62,9 @@ class RuntimeConfig:
     max_waiting_tokens: sequences that wait, and their tokens; a run that is submitted when there
     are so many already is refused. None: there is no limit. dtype: of the weights; "auto" is
     float32. decoder: "auto" for the lean decoder where it knows the family, "general" for
-    transformers' own code. speculation: whether tokens are guessed and tried along with those that
-    are known: "auto" where that pays, "on" wherever there is a guess, "off" never.
+    transformers' own code. batch_invariant: every bit of a row is the same in every batch.
+    speculation: whether tokens are guessed and tried along with those that are known: "auto" where
+    that pays, "on" wherever there is a guess, "off" never.
     """
 
     page_size: int = 16
@@ -81,6 +82,7 @@ class RuntimeConfig:
     max_waiting_tokens: int | None = None
     dtype: str = "auto"
     decoder: str = "auto"
+    batch_invariant: bool = False
     speculation: str = "auto"
 
     def __post_init__(self) -> None:
@@ -88,7 +90,7 @@ class RuntimeConfig:
         for name in OPTIONAL:
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), otherwise=", or None")
-        for name in ("prefix_cache", "share_outputs"):
+        for name in ("prefix_cache", "share_outputs", "batch_invariant"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
         _check_choice("dtype", self.dtype, DTYPES)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.assembly import assemble
+from runtime.attention.invariant import InvariantAttention
 from runtime.attention.torch import TorchAttention
 from runtime.cache.kv import KVPool, bytes_per_token
 from runtime.cache.store import PageStore
@@ -17,6 +18,7 @@ from runtime.config import config_from, default_kv_bytes, num_pages, unallocatab
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
 from runtime.model.base import Model
+from runtime.model.invariant import InvariantModel
 from runtime.model.load import load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
@@ -40,6 +42,9 @@ class Runtime(Service):
         self.config = config = config_from(options)
         self.folder = folder = resolve_model(model or model_path)
         network = load_model(folder, dtype=config.dtype, decoder=config.decoder)
+        attention: type[TorchAttention | InvariantAttention] = TorchAttention
+        if config.batch_invariant:
+            network, attention = InvariantModel(network), InvariantAttention
         self.shape = shape = network.shape
         self.tokenizer = tokenizer = load_tokenizer(folder, vocab_size=shape.vocab_size)
         token_bytes = bytes_per_token(
@@ -69,7 +74,7 @@ class Runtime(Service):
             grammars=grammars,
             executor=ModelRunner(
                 network,
-                TorchAttention(pool, num_heads=shape.num_heads),
+                attention(pool, num_heads=shape.num_heads),
                 pages,
             ),
             num_pages=self.num_pages,

@@ -180,12 +180,18 @@ def _row(batch: Batch, row: int, window: int) -> PrefillRow:
     )
 
 
-def _seen_in_tree(parents: Int32, positions: Int32, num_before: int) -> NDArray[np.bool_]:
-    """What each token attends to: [num_tokens, num_before + num_tokens]."""
+def lines_of(parents: Int32) -> NDArray[np.bool_]:
+    """Which of a tree's tokens each follows, itself included. [num_tokens, num_tokens]"""
     own = np.eye(len(parents), dtype=bool)
     for token, parent in enumerate(parents):
         if parent >= 0:
             own[token] |= own[parent]
+    return own
+
+
+def _seen_in_tree(parents: Int32, positions: Int32, num_before: int) -> NDArray[np.bool_]:
+    """What each token attends to: [num_tokens, num_before + num_tokens]."""
+    own = lines_of(parents)
     # Its line in the row is as long as what it attends to before the row is short.
     before = np.arange(num_before) < (positions + 1 - own.sum(axis=1))[:, None]
     return np.concatenate([before, own], axis=1)

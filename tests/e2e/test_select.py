@@ -17,7 +17,10 @@ from transformers import AutoModelForCausalLM
 import sgdsl as sgl
 from runtime import Runtime
 from runtime.tokenizer import Tokenizer
+from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Select, Text
 from sgdsl.machine import Piece
+from sgdsl.run import Run
+from tests.e2e.conftest import MakeService
 from tests.tiny_llama import HEAD_DIM, NUM_KV_HEADS, NUM_LAYERS
 
 POOL_BYTES = 2_000 * NUM_LAYERS * 2 * NUM_KV_HEADS * HEAD_DIM * 4
@@ -176,6 +179,26 @@ def test_ten_thousand_options_are_scored_like_one(runtime: Runtime, brute: Brute
         found = [logprob for logprob, _, _ in meta["input_token_logprobs"][i]]
         assert found == pytest.approx(row, abs=1e-4)
     assert math.isclose(sum(meta["probabilities"]), 1)
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 3, 9])
+def test_a_select_that_is_cancelled_in_the_middle_leaves_nothing(
+    make_service: MakeService, num_steps: int
+) -> None:
+    service = make_service(num_pages=60, token_budget=8, max_running=2)
+    run = Run(template=service.chat_template, defaults=DEFAULT_SAMPLING, seed=7)
+    choices = tuple(LICENSE[start : start + 40] for start in range(0, 2000, 40))
+    method = sgl.unconditional_likelihood_normalized
+    run.extend([Text(0, ROOT, None, "the work "), Select(1, ROOT, None, "x", choices, method)])
+    run.close()
+    service.engine.programs.start(run, {})
+    assert all(service.engine.step() for _ in range(num_steps))
+    run.cancel()
+    service.engine.programs.wake(run, {})
+    assert run.outcome is not None
+    assert run.outcome.status == "cancelled"
+    assert not service.engine.step()
+    service.check_idle()
 
 
 def test_a_select_tells_how_much_of_its_prompt_was_cached(runtime: Runtime) -> None:

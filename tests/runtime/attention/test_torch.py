@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from runtime.attention.base import AttentionKind
+from runtime.attention.invariant import InvariantAttention
 from runtime.attention.torch import TorchAttention
 from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
@@ -43,6 +45,8 @@ def textbook(
     return out
 
 
+Backend = type[TorchAttention] | type[InvariantAttention]
+backends = st.sampled_from([TorchAttention, InvariantAttention])
 kinds = st.builds(
     AttentionKind,
     scale=st.just(0.3),
@@ -59,6 +63,7 @@ kinds = st.builds(
         min_size=1,
         max_size=40,
     ),
+    attention=backends,
     kind=kinds,
     has_sinks=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
@@ -66,6 +71,8 @@ kinds = st.builds(
 def test_every_row_attends_to_its_own_prefix(
     shared_pages: int,
     rows: list[tuple[list[int], int, int]],
+    *,
+    attention: Backend,
     kind: AttentionKind,
     has_sinks: bool,
     seed: int,
@@ -103,7 +110,7 @@ def test_every_row_attends_to_its_own_prefix(
     for page in set(range(512)) - seen:
         pool.keys[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
         pool.values[:, :, page * PAGE : (page + 1) * PAGE] = torch.nan
-    plan = TorchAttention(pool, num_heads=num_heads).plan(batch)
+    plan = attention(pool, num_heads=num_heads).plan(batch)
     found = plan.run(0, queries, keys, values, kind=kind, sinks=sinks)
     assert found.shape == (num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     for row, grant in enumerate(grants):
@@ -134,13 +141,16 @@ def pages_in_sight(grant: Grant, window: int | None) -> list[int]:
     num_tokens=st.integers(1, 9),
     texts=st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=12),
     neighbour=st.integers(0, 6),
+    attention=backends,
     kind=kinds,
     data=st.data(),
 )
 def test_a_token_of_a_tree_attends_to_its_own_line(
     num_tokens: int,
     texts: list[list[int]],
+    *,
     neighbour: int,
+    attention: Backend,
     kind: AttentionKind,
     data: st.DataObject,
 ) -> None:
@@ -169,7 +179,7 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
     queries = torch.randn(batch.num_tokens, KV_HEADS * PER_KV, HEAD_DIM)
     keys = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
     values = torch.randn(batch.num_tokens, KV_HEADS, HEAD_DIM)
-    plan = TorchAttention(pool, num_heads=KV_HEADS * PER_KV).plan(batch)
+    plan = attention(pool, num_heads=KV_HEADS * PER_KV).plan(batch)
     found = plan.run(0, queries, keys, values, kind=kind)
 
     def slot(position: int) -> int:
@@ -200,7 +210,8 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
             torch.testing.assert_close(pool.keys[0][:, slot(position)], kept)
 
 
-def test_untouched_slots_never_matter() -> None:
+@pytest.mark.parametrize("attention", [TorchAttention, InvariantAttention])
+def test_untouched_slots_never_matter(attention: Backend) -> None:
     """Padding points at some slot; even if that holds nonsense, it has no weight."""
     pool = KVPool(num_layers=1, num_kv_heads=1, head_dim=4, num_slots=PAGE * 8)
     pool.keys.fill_(0.0)
@@ -215,7 +226,7 @@ def test_untouched_slots_never_matter() -> None:
         grants.append(Grant(sequence, computed, 1))
     batch = build_batch(grants, PAGE)
     queries = torch.ones(2, 1, 4)
-    plan = TorchAttention(pool, num_heads=1).plan(batch)
+    plan = attention(pool, num_heads=1).plan(batch)
     found = plan.run(0, queries, queries, queries, kind=AttentionKind(scale=1.0))
     assert found.isfinite().all()
     assert (found.abs() <= 1).all()
