@@ -60,7 +60,8 @@ class RuntimeConfig:
     tokens in a step, at most (longer prompts are computed in chunks). kv_bytes: memory of the KV
     pool. host_kv_bytes: host memory for pages that had to leave the pool; None: none, since a CPU's
     pool is host memory already. prefix_cache: share computed prefixes. eviction: which of those
-    that nobody uses are given up first, one of `EVICTIONS`. max_in_flight: runs that it pays to
+    that nobody uses are given up first, one of `EVICTIONS`. prefix_file: where the next process
+    finds them, or None. max_in_flight: runs that it pays to
     submit at once. What is None of these follows from the rules: `default_kv_bytes`,
     `sizes`. context_len: tokens of a prompt and its output together; None: what the model was made
     for. chat_template: one to use instead of the model's own, or the name of one. share_outputs:
@@ -84,6 +85,7 @@ class RuntimeConfig:
     host_kv_bytes: int | None = None
     prefix_cache: bool = True
     eviction: str = "lfu"
+    prefix_file: str | Path | None = None
     max_in_flight: int | None = None
     context_len: int | None = None
     chat_template: ChatTemplate | str | None = None
@@ -108,6 +110,7 @@ class RuntimeConfig:
         for name in ("prefix_cache", "share_outputs", "batch_invariant"):
             if type(getattr(self, name)) is not bool:
                 raise UsageError(f"{name}={getattr(self, name)!r}: it must be True or False")
+        _check_prefix_file(self.prefix_file, reuse=self.prefix_cache)
         _check_device(self.device)
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("kv_dtype", self.kv_dtype, KV_DTYPES)
@@ -158,6 +161,18 @@ def _check_count(name: str, value: object, *, otherwise: str = "") -> None:
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UsageError(f"{name}={value!r}: it must be one of {', '.join(map(repr, choices))}")
+
+
+def _check_prefix_file(value: object, *, reuse: bool) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str | Path) or not Path(value).name or "\0" in str(value):
+        raise UsageError(f"prefix_file={value!r}: it must be the path of a file, or None")
+    if not reuse:
+        raise UsageError(
+            f"prefix_file={str(value)!r} keeps cached prefixes, and prefix_cache=False caches none;"
+            " leave one of them away"
+        )
 
 
 def _check_device(value: object) -> None:

@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runtime.assembly import assemble
+from runtime.assembly import assemble, logger
+from runtime.cache.file import Prefixes
+from runtime.cache.handover import Handover
 from runtime.cache.kv import bytes_per_token
 from runtime.config import Sizes, config_from, default_kv_bytes, num_pages, unallocatable
 from runtime.device.choice import (
@@ -24,12 +26,14 @@ from runtime.device.choice import (
 from runtime.executor.base import Executor
 from runtime.executor.build import ExecutorSizes, build_executor
 from runtime.executor.parallel import Followers, LeadingExecutor, make_part
+from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
 from runtime.model.base import Model
+from runtime.model.identity import identity_of
 from runtime.model.load import check_splittable, load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
-from sgdsl.errors import UsageError
+from sgdsl.errors import BackendError, UsageError
 
 
 class Runtime(Service):
@@ -52,7 +56,11 @@ class Runtime(Service):
         dtype = weights_dtype(config.dtype, device)
         self._kv_dtype = kv_dtype(config.kv_dtype, device)
         if device.type != "cpu" or config.tensor_parallel > 1:
-            refuse_on_others(batch_invariant=config.batch_invariant, host=config.host_kv_bytes)
+            refuse_on_others(
+                batch_invariant=config.batch_invariant,
+                host=config.host_kv_bytes,
+                prefix_file=config.prefix_file,
+            )
         self._followers: Followers | None = None
         network = self._load(dtype)
         self.shape = shape = network.shape
@@ -90,6 +98,14 @@ class Runtime(Service):
             context_len=self._context_len,
             sizes=self.sizes,
         )
+        self._handover: Handover | None = None
+        if config.prefix_file is not None:
+            assert isinstance(executor, ModelRunner), "others have been refused"
+            key = self._key(network, dtype, Path(config.prefix_file))
+            self._handover = Handover(
+                Path(config.prefix_file), key, pages=executor.pages, tell=logger.warning
+            )
+            self._handover.load(engine.scheduler.cache)
         super().__init__(
             engine,
             grammars,
@@ -151,9 +167,56 @@ class Runtime(Service):
             self._followers.stop()
             raise
 
+    def _key(self, network: Model, dtype: str, path: Path) -> dict[str, str]:
+        """What the KV of tokens depends on."""
+        config = self.config
+        return {
+            **identity_of(self.folder, network, dtype=dtype, but=path),
+            "kv_dtype": str(self._kv_dtype),
+            "page_size": str(config.page_size),
+            "batch_invariant": str(config.batch_invariant),
+        }
+
+    def save_prefixes(self) -> int:
+        """Write the prefix file, and return the tokens in it. The engine stands still while their
+        pages are copied. Raises UsageError where the file cannot be written: the old one is kept.
+        """
+        handover = self._handover
+        if handover is None:
+            raise UsageError(
+                "save_prefixes() writes prefix_file, and this runtime has none; give it one"
+            )
+        prefixes = self._between_steps(self._take_prefixes)
+        if (fault := handover.write(prefixes)) is not None:
+            raise UsageError(fault)
+        return len(prefixes) * self.config.page_size
+
+    def _take_prefixes(self) -> Prefixes:
+        if not self.is_alive:
+            raise BackendError("the runtime was closed before its prefixes could be saved")
+        assert self._handover is not None, "whoever asks has one"
+        scheduler = self._engine.scheduler
+        self._handover.settle(scheduler.take_copies())
+        return self._handover.take(scheduler.cache, scheduler.pins)
+
+    def _save_at_end(self) -> None:
+        if self._handover is None or not self.is_alive:
+            return
+        try:
+            self.save_prefixes()
+        except UsageError as error:
+            logger.warning("%s", error)
+        except MemoryError:
+            logger.warning("%s is not written: there is no memory for it", self._handover)
+        except BackendError:
+            pass  # another thread has closed it, it has died, or this is its own thread
+
     def close(self) -> None:
-        """Stop the engine, and the processes that follow it."""
-        super().close()
+        """Stop the engine, and the processes that follow it. The prefix file is written first."""
+        try:
+            self._save_at_end()
+        finally:
+            super().close()
         if self._followers is not None:
             self._followers.stop()
 

@@ -5,12 +5,12 @@ Owns the translation of the backend protocol into commands for the engine's thre
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
@@ -19,8 +19,10 @@ from runtime.scheduler import SchedulerCounts
 from runtime.telemetry.stats import CacheStats, StepStats
 from sgdsl.backends.base import BackendStats, Closing
 from sgdsl.chat import ChatTemplate
-from sgdsl.errors import BackendError
+from sgdsl.errors import BackendError, SgdslError
 from sgdsl.run import Run
+
+Result = TypeVar("Result")
 
 ON_ENGINE_THREAD = (
     "the engine's own thread (a choice method or a validator, for instance) asked the engine for "
@@ -125,17 +127,12 @@ class Service(Closing):
         """Forget every cached prefix that is neither in use nor pinned, and every remembered
         output; returns when it is done.
         """
-        self._refuse_own_thread()
-        done = threading.Event()
 
         def flush() -> None:
             self._engine.scheduler.cache.flush()
             self._engine.programs.shared.forget()
-            done.set()
 
-        if (end := self._thread.send(flush)) is not None:
-            raise end
-        done.wait()
+        self._between_steps(flush)
 
     def close(self) -> None:
         """Stop the engine. Runs under way end as failed; closing twice is fine."""
@@ -155,6 +152,24 @@ class Service(Closing):
         prepared = self._grammars.prepare(run.pending_constraints())
         if (end := self._thread.send(partial(command, run, prepared))) is not None:
             run.fail(end)
+
+    def _between_steps(self, command: Callable[[], Result]) -> Result:
+        """What `command` returns or raises on the engine's thread."""
+        self._refuse_own_thread()
+        done: Future[Result] = Future()
+
+        def carry_out() -> None:
+            try:
+                done.set_result(command())
+            except (SgdslError, MemoryError) as error:
+                done.set_exception(error)
+            except BaseException as error:
+                done.set_exception(error)  # nobody waits for a thread that has died
+                raise
+
+        if (end := self._thread.send(carry_out)) is not None:
+            raise end
+        return done.result()
 
     def _refuse_own_thread(self) -> None:
         if self._thread.is_current:

@@ -7,7 +7,7 @@ that neither eviction nor a flush sees it. What is pinned, and for how long, oth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence as List
+from collections.abc import Collection, Sequence as List
 
 from runtime.cache.prefix import PageNode, PrefixCache
 from sgdsl.errors import UsageError
@@ -30,6 +30,11 @@ class Pins:
     def num_pages(self) -> int:
         """Pages that no sequence can have, those that are promised included."""
         return len(self._counts) + sum(self._promised.values())
+
+    @property
+    def nodes(self) -> Collection[PageNode]:
+        """Those that are pinned."""
+        return self._counts.keys()
 
     @property
     def max_tokens(self) -> int:

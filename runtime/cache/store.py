@@ -7,8 +7,11 @@ copied, is the prefix cache's business.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.cache.copies import Copy
@@ -39,6 +42,30 @@ class PageStore:
         for source, target, num_slots in copies:
             for there, here in zip(self.slots(source), self.slots(target), strict=True):
                 here[:, :, :num_slots].copy_(there[:, :, :num_slots], non_blocking=True)
+
+    @property
+    def page_shape(self) -> tuple[int, ...]:
+        """Of a page's keys and values, as `read` gives them."""
+        return tuple(self._host.shape[1:])
+
+    @property
+    def page_bytes(self) -> int:
+        return prod(self.page_shape) * self._host.dtype.itemsize
+
+    @torch.inference_mode()
+    def read(self, pages: Sequence[int]) -> Tensor:
+        """A copy of them: [len(pages), *page_shape]."""
+        found = torch.empty((len(pages), *self.page_shape), dtype=self._host.dtype)
+        for there, page in zip(found, pages, strict=True):
+            for part, here in zip(there, self.slots(page), strict=True):
+                part.copy_(here)
+        return found
+
+    @torch.inference_mode()
+    def write(self, page: int, content: NDArray[np.float32]) -> None:
+        """Fill the page with what `read` gave of one."""
+        for here, part in zip(self.slots(page), content, strict=True):
+            here.copy_(torch.from_numpy(part))
 
     def slots(self, page: int) -> tuple[Tensor, Tensor]:
         """The page's keys and values: [num_layers, num_kv_heads, page_size, head_dim] each."""

@@ -6,6 +6,8 @@ nothing of what is computed there.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from sgdsl.errors import UsageError
@@ -56,9 +58,16 @@ def check_num_devices(first: torch.device, num_ranks: int) -> None:
         )
 
 
-def refuse_on_others(*, batch_invariant: bool, host: int | None) -> None:
+def refuse_on_others(
+    *, batch_invariant: bool, host: int | None, prefix_file: str | Path | None
+) -> None:
     """Raises UsageError for what there is on the CPU, in one process, alone."""
-    for name, given in (("batch_invariant", batch_invariant), ("host_kv_bytes", host)):
+    asked = {
+        "batch_invariant": batch_invariant,
+        "host_kv_bytes": host,
+        "prefix_file": prefix_file and str(prefix_file),
+    }
+    for name, given in asked.items():
         if given:
             raise UsageError(
                 f"{name}={given!r} is for one process on the CPU, and not there yet for GPUs and"

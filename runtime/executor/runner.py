@@ -45,10 +45,10 @@ class ModelRunner:
     def __init__(self, model: Model, attention: AttentionBackend, pages: PageStore) -> None:
         self._model = model
         self._attention = attention
-        self._pages = pages
+        self.pages = pages
 
     def copy(self, copies: Sequence[Copy]) -> None:
-        self._pages.copy(copies)
+        self.pages.copy(copies)
 
     @torch.inference_mode()
     @memory_errors()

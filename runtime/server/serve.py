@@ -61,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which cached prefixes make room first",
     )
     parser.add_argument(
+        "--prefix-file",
+        metavar="PATH",
+        help="keep cached prefixes there for the next start",
+    )
+    parser.add_argument(
         "--max-waiting",
         type=int,
         default=MAX_WAITING,
@@ -86,7 +91,10 @@ def run(options: argparse.Namespace) -> int:
     from runtime.local import Runtime
     from runtime.server.programs import make_app
 
-    names = ("device", "dtype", "policy", "eviction", "max_waiting", "max_waiting_tokens")
+    names = (
+        *("device", "dtype", "policy", "eviction", "prefix_file"),
+        *("max_waiting", "max_waiting_tokens"),
+    )
     with Runtime(options.model, **{name: getattr(options, name) for name in names}) as runtime:
         sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)

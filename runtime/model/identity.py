@@ -1,0 +1,50 @@
+"""What the KV of given tokens depends on: the model, and whatever computes it.
+
+Owns the answer to "would this process compute the same?", for KV that another one has computed.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from runtime.model.base import Model
+from runtime.models.fetch import sha256_of
+
+
+def identity_of(folder: Path, model: Model, *, dtype: str, but: Path) -> dict[str, str]:
+    """By name. `but`: a file that may lie in the folder and is no part of the model."""
+    shape = model.shape
+    return {
+        "model": digest_of(folder, but=but),
+        "decoder": type(model).__name__,
+        "dtype": dtype,
+        "shape": f"{shape.num_layers} x {shape.num_kv_heads} x {shape.head_dim}",
+        "sgdsl": version("sgdsl"),
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "processor": _processor(),
+    }
+
+
+def _processor() -> str:
+    """Its instructions: torch chooses its kernels by them."""
+    tell = getattr(torch.cpu, "get_capabilities", dict)  # older torch does not
+    flags = sorted(name for name, given in tell().items() if given is True)
+    return " ".join([torch.backends.cpu.get_cpu_capability(), *flags])
+
+
+def digest_of(folder: Path, *, but: Path) -> str:
+    """Of the names and the whole contents of all its files but hidden ones: a fine-tune may differ
+    from its model in a few bytes anywhere, and sizes, headers or samples would not tell them apart.
+    """
+    digest = sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in name.parts)
+        if path.is_file() and not hidden and path.resolve() != but.resolve():
+            digest.update(f"{name.as_posix()!r} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()
