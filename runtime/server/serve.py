@@ -9,7 +9,10 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from runtime.cache.eviction import EVICTIONS
 from runtime.config import DTYPES
@@ -95,13 +98,35 @@ def run(options: argparse.Namespace) -> int:
         *("device", "dtype", "policy", "eviction", "prefix_file"),
         *("max_waiting", "max_waiting_tokens"),
     )
-    with Runtime(options.model, **{name: getattr(options, name) for name in names}) as runtime:
+    chosen = {name: getattr(options, name) for name in names}
+    with _closed_on_sigterm(), Runtime(options.model, **chosen) as runtime:
         sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)
         config = uvicorn.Config(app, host=options.host, port=options.port, log_level="info")
         server = uvicorn.Server(config)
         server.run()
     return 0 if server.started else 1
+
+
+@contextmanager
+def _closed_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the process after the block has been left, not within it: uvicorn raises it
+    again as soon as the server has ended.
+    """
+    came = False
+
+    def leave(*_: object) -> None:
+        nonlocal came
+        came = True
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if came:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def check(host: str, port: int, *, api_key: str | None, insecure: bool) -> None:
