@@ -169,12 +169,17 @@ class Runtime(Service):
 
     def _key(self, network: Model, dtype: str, path: Path) -> dict[str, str]:
         """What the KV of tokens depends on."""
-        config = self.config
+        identity = identity_of(
+            self.folder,
+            network,
+            dtype=dtype,
+            batch_invariant=self.config.batch_invariant,
+            but=path,
+        )
         return {
-            **identity_of(self.folder, network, dtype=dtype, but=path),
+            **identity,
             "kv_dtype": str(self._kv_dtype),
-            "page_size": str(config.page_size),
-            "batch_invariant": str(config.batch_invariant),
+            "page_size": str(self.config.page_size),
         }
 
     def save_prefixes(self) -> int:

@@ -16,8 +16,9 @@ import numpy as np
 from runtime.cache import file
 from runtime.cache.copies import Copy
 from runtime.cache.file import Key, Prefixes, UnusableFileError
+from runtime.cache.nodes import PageNode
 from runtime.cache.pins import Pins
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.prefix import PrefixCache
 from runtime.cache.store import PageStore
 
 

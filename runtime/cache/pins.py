@@ -7,7 +7,7 @@ that neither eviction nor a flush sees it. What is pinned, and for how long, oth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence as List
+from collections.abc import Sequence as List, Set as AbstractSet
 
 from runtime.cache.nodes import PageNode
 from runtime.cache.prefix import PrefixCache
@@ -33,7 +33,7 @@ class Pins:
         return len(self._counts) + sum(self._promised.values())
 
     @property
-    def nodes(self) -> Collection[PageNode]:
+    def nodes(self) -> AbstractSet[PageNode]:
         """Those that are pinned."""
         return self._counts.keys()
 

@@ -15,7 +15,9 @@ from runtime.model.base import Model
 from runtime.models.fetch import sha256_of
 
 
-def identity_of(folder: Path, model: Model, *, dtype: str, but: Path) -> dict[str, str]:
+def identity_of(
+    folder: Path, model: Model, *, dtype: str, batch_invariant: bool, but: Path
+) -> dict[str, str]:
     """By name. `but`: a file that may lie in the folder and is no part of the model."""
     shape = model.shape
     return {
@@ -27,6 +29,9 @@ def identity_of(folder: Path, model: Model, *, dtype: str, but: Path) -> dict[st
         "torch": torch.__version__,
         "transformers": version("transformers"),
         "processor": _processor(),
+        "batch_invariant": str(batch_invariant),
+        # The same to the bit is promised for one number of them.
+        "threads": str(torch.get_num_threads()) if batch_invariant else "any",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load
 
 import sgdsl as sgl
 from runtime import Runtime
 from runtime.cache import file
 from sgdsl import ProgramState
+from sgdsl.backends.remote import RuntimeEndpoint
 from sgdsl.errors import BackendError, UsageError
 from tests.tiny_llama import HEAD_DIM, NUM_KV_HEADS, NUM_LAYERS, write_tiny_llama
 
@@ -119,6 +122,14 @@ with Runtime(sys.argv[1], kv_bytes=200 * PAGE_BYTES, prefix_file=sys.argv[2]) as
     answers(runtime)
 """
 
+SERVER = """
+import signal, sys
+from runtime.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+
 
 def test_the_next_process_finds_what_was_cached(
     make: Make, path: Path, tiny_llama_path: Path, cold: list[Answer]
@@ -136,7 +147,7 @@ def test_the_next_process_finds_what_was_cached(
         ({"page_size": 8}, "page_size"),
         ({"dtype": "bfloat16"}, "dtype"),
         ({"decoder": "general"}, "decoder"),
-        ({"batch_invariant": True}, "batch_invariant"),
+        ({"batch_invariant": True}, "batch_invariant, threads"),
     ],
     ids=str,
 )
@@ -314,3 +325,62 @@ def test_what_it_cannot_go_with_is_refused(tiny_llama_path: Path) -> None:
         Runtime(tiny_llama_path, prefix_file="x", prefix_cache=False)
     with pytest.raises(UsageError, match="prefix_file='x' is for one process on the CPU"):
         Runtime(tiny_llama_path, prefix_file=Path("x"), tensor_parallel=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_is_told_to_end_writes_it(
+    make: Make, path: Path, tiny_llama_path: Path, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", SERVER, "serve", "--port", "0", "--device", "cpu"]
+    command += ["--model", str(tiny_llama_path), "--prefix-file", str(path)]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        url = next(
+            found[0] for line in server.stderr if (found := re.search(r"http://[\d.:]+", line))
+        )
+        with RuntimeEndpoint(url) as remote:
+            ask.run(TEXTS[0], backend=remote)
+        server.send_signal(number)
+        server.communicate(timeout=60)
+    finally:
+        server.kill()
+        server.wait()
+    assert server.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    with make() as runtime:
+        assert answers(runtime)[1] > 100
+
+
+def test_a_copy_that_waits_for_the_next_step_is_in_it(make: Make, path: Path) -> None:
+    with make() as runtime:
+        answers(runtime)
+        cache = runtime._engine.scheduler.cache
+
+        def copy_a_page() -> None:
+            [source, *_] = cache.root.children.values()
+            page = cache.allocate()
+            assert page is not None
+            cache.copy(source.page, page, 16)
+            cache.unlock(cache.insert(cache.root, (5,) * 16, page))
+
+        runtime._between_steps(copy_a_page)
+        runtime.save_prefixes()
+    arrays = load(path.read_bytes())
+    at = {tuple(key): kv for key, kv in zip(arrays["tokens"], arrays["pages"], strict=True)}
+    copied = at.pop((5,) * 16)
+    assert any((copied == kv).all() for kv in at.values())
+
+
+def test_a_fault_while_pages_are_taken_is_the_callers_and_the_engine_goes_on(
+    make: Make, said: Said, path: Path, monkeypatch: pytest.MonkeyPatch, cold: list[Answer]
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    with make() as runtime:
+        answers(runtime)
+        monkeypatch.setattr("runtime.cache.handover.hottest", no_memory)
+        with pytest.raises(MemoryError):
+            runtime.save_prefixes()
+        check_same(answers(runtime)[0], cold)
+    assert said() == [f"prefix_file={str(path)!r} is not written: there is no memory for it"]

@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 
 from runtime.cache.handover import Handover, give, hottest
 from runtime.cache.kv import KVPool
+from runtime.cache.nodes import PageNode
 from runtime.cache.pins import Pins
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.prefix import PrefixCache
 from runtime.cache.store import PageStore
 
 PAGE = 2
@@ -56,7 +57,7 @@ def kv_of(node: PageNode) -> float:
 
 def paths(cache: PrefixCache) -> set[int]:
     """Of whole pages without a salt: their chains."""
-    found, stack = set(), [cache.root]
+    found, stack = set[int](), list[PageNode]([cache.root])
     while stack:
         for node in stack.pop().children.values():
             if len(node.key) == PAGE:
