@@ -87,6 +87,7 @@ def simulate(setting: Setting) -> Report:
         policy=setting.policy,
         prefix_cache=setting.prefix_cache,
         share_outputs=False,  # equal prompts are answered with other symbols
+        speculation="off",  # which nobody can guess
     )
     tally = Tally(grain=grain, deadline_s=setting.deadline_s)
 

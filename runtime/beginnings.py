@@ -11,7 +11,8 @@ from collections.abc import Sequence as List
 from typing import NamedTuple
 
 from runtime.cache.keys import num_common
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.nodes import PageNode
+from runtime.cache.prefix import PrefixCache
 from runtime.sequence import Sequence
 
 

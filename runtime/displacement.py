@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence as List
 
-from runtime.cache.prefix import PageNode
+from runtime.cache.nodes import PageNode
 from runtime.sequence import Sequence
 
 MAX_DISPLACED = 4

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runtime.cache.prefix import PageNode
+from runtime.cache.nodes import PageNode
 from runtime.sequence import Sequence
 
 Rank = tuple[object, ...]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence as List
 
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.nodes import PageNode
+from runtime.cache.prefix import PrefixCache
 from runtime.foresight import Holder, Usage, peak_pages
 from runtime.sequence import Sequence
 

@@ -22,11 +22,13 @@ from runtime.batch import Grant
 from runtime.beginnings import Beginning, Beginnings
 from runtime.cache.copies import Copy
 from runtime.cache.history import MIN_REACH, History
+from runtime.cache.nodes import PageNode
 from runtime.cache.pins import Pins
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.prefix import PrefixCache
 from runtime.cache.rates import Rates
 from runtime.displacement import may_leave, num_pages_of, who_leaves
 from runtime.foresight import Usage
+from runtime.page_tables import PageTables
 from runtime.policies import POLICIES, Policy
 from runtime.room import Room
 from runtime.sequence import Sequence
@@ -86,6 +88,7 @@ class Scheduler:
         self._waiting = WaitingQueue(cache, policy)
         reach = max(MIN_REACH, 2 * cache.num_pages)
         self._history = History(page_size=cache.page_size, reach=reach)
+        self._tables = PageTables(cache, self._history)
         self._preempted: list[Sequence] = []  # as those that run
         self._running: list[Sequence] = []  # in the order in which they were let in
         self._num_admitted = 0  # preemptions aside
@@ -126,12 +129,14 @@ class Scheduler:
             for queue in (self._running, self._preempted):
                 if sequence in queue:
                     queue.remove(sequence)
-            self._release(sequence)
+            self._tables.release(sequence)
         self.cache.leave(sequence.salt)
 
     def schedule(self) -> list[Grant]:
         """Who gets how many tokens now. Empty only if nothing has a gap."""
-        self._rewind_stale()
+        for sequence in self._running:
+            if sequence.stale_from is not None:
+                self._tables.rewind(sequence)
         grants: list[Grant] = []
         budget = self._grant_running(grants)
         has_room = budget > 0 and len(self._running) < self._max_running
@@ -148,7 +153,7 @@ class Scheduler:
         for grant in grants:
             draft = drafts.get(grant.sequence.id, ())[:budget]
             num_tokens = grant.num_tokens + len(draft)
-            if draft and self._extend_pages(grant.sequence, num_tokens):
+            if draft and self._tables.extend(grant.sequence, num_tokens):
                 budget -= len(draft)
                 found.append(replace(grant, num_tokens=num_tokens, draft=draft))
             else:
@@ -164,9 +169,9 @@ class Scheduler:
             assert sequence.computed == grant.start, "a grant starts where the computed ones end"
             sequence.computed = min(grant.end, sequence.num_known)
             self.counts.computed_tokens += grant.num_tokens
-            self._share_full_pages(sequence)
+            self._tables.share(sequence)
             if grant.draft:
-                self._cut_pages(sequence, -(-sequence.computed // self.cache.page_size))
+                self._tables.cut(sequence, -(-sequence.computed // self.cache.page_size))
 
     def take_copies(self) -> list[Copy]:
         """What has to be copied before the tokens of the grants are computed, in order."""
@@ -231,7 +236,7 @@ class Scheduler:
 
     def _make_room(self, sequence: Sequence, num_tokens: int) -> bool:
         """Give the sequence pages for `num_tokens` more, the youngest's if there are no others."""
-        while not self._extend_pages(sequence, num_tokens):
+        while not self._tables.extend(sequence, num_tokens):
             youngest = self._running[-1]
             self._preempt(youngest)
             if youngest is sequence:
@@ -248,7 +253,7 @@ class Scheduler:
         """It loses its pages, and comes in again."""
         self._running.remove(sequence)
         self.counts.lost_tokens += sequence.computed
-        self._release(sequence)
+        self._tables.release(sequence)
         insort(self._preempted, sequence, key=_by_admission)
 
     def _may_displace(self) -> bool:
@@ -320,7 +325,7 @@ class Scheduler:
             if not num_tokens:
                 break
             self._enter(sequence, path, beginning)
-            extended = self._extend_pages(sequence, num_tokens)
+            extended = self._tables.extend(sequence, num_tokens)
             assert extended, "there was room"
             room.was_taken(sequence)
             grants.append(Grant(sequence, sequence.computed, num_tokens))
@@ -385,7 +390,8 @@ class Scheduler:
         else:
             self._preempted.remove(sequence)
         insort(self._running, sequence, key=_by_admission)
-        self._adopt(sequence, path, beginning)
+        num_fetched = self._tables.adopt(sequence, path, beginning)
+        self.counts.fetched_tokens += num_fetched * self.cache.page_size
         self._count_admission(sequence)
 
     def _count_admission(self, sequence: Sequence) -> None:
@@ -412,111 +418,6 @@ class Scheduler:
             watch.saw(sequence.tokens, sequence.salt, cached=cached, reusable=reusable)
             if watch.is_due:
                 watch.look(self.cache.num_evicted)
-
-    def _adopt(self, sequence: Sequence, path: list[PageNode], beginning: Beginning) -> None:
-        """The beginning is copied before anything is fetched, for which it might have to go."""
-        away = [node for node in path if node.page < 0]
-        for node in path:
-            self.cache.lock(node)
-        used = beginning.node
-        on_host = used is not None and used.page < 0
-        if used is not None:
-            self.cache.lock(used)
-            if not on_host:  # no more than used now: it may be the page that it is copied into
-                self.cache.unlock(used)
-        page = self._copied(beginning)
-        for node in away:
-            self.cache.fetch(node)
-        if used is not None and on_host:
-            self.cache.unlock(used)
-        sequence.nodes = path
-        sequence.pages = [node.page for node in path] + page
-        start, size = len(path) * self.cache.page_size, self.cache.page_size
-        sequence.computed = start + beginning.num_tokens
-        if path:
-            self.cache.use(path[-1], sequence.group, sequence.tokens[start : start + size])
-        sequence.stale_from = None
-        self.counts.fetched_tokens += len(away) * self.cache.page_size
-
-    def _copied(self, beginning: Beginning) -> list[int]:
-        """A fresh page with these slots; none if these are none."""
-        if not beginning.num_tokens:
-            return []
-        page = self.cache.allocate()
-        assert page is not None, "there was room"
-        self.cache.copy(beginning.page, page, beginning.num_tokens)
-        return [page]
-
-    def _extend_pages(self, sequence: Sequence, num_tokens: int) -> bool:
-        """Pages for `num_tokens` more computed tokens, all or none."""
-        end = sequence.num_slots(sequence.computed + num_tokens)
-        size = self.cache.page_size
-        if end <= len(sequence.pages) * size:
-            return True
-        needed = -(-end // size) - len(sequence.pages)
-        if needed > self.cache.num_available:
-            return False
-        for _ in range(needed):
-            page = self.cache.allocate()
-            assert page is not None, "available pages can be allocated"
-            sequence.pages.append(page)
-        return True
-
-    def _share_full_pages(self, sequence: Sequence) -> None:
-        size, num_computed = self.cache.page_size, min(sequence.computed, len(sequence.tokens))
-        while (end := (len(sequence.nodes) + 1) * size) <= num_computed:
-            index = len(sequence.nodes)
-            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root_of(sequence.salt)
-            key = tuple(sequence.tokens[end - size : end])
-            node = self.cache.insert(parent, key, sequence.pages[index], user=sequence.group)
-            self._history.add(node.chain)
-            sequence.pages[index] = node.page
-            sequence.nodes.append(node)
-
-    def _rewind_stale(self) -> None:
-        """Where a tail was rewritten, give up the KV behind it. A page in the tree is given up
-        whole, since others may read it and it is never written again; what is still right of it is
-        copied, if there is a page for that.
-        """
-        size = self.cache.page_size
-        for sequence in self._running:
-            if sequence.stale_from is None:
-                continue
-            keep, sequence.stale_from = sequence.valid, None
-            num_shared = len(sequence.nodes)
-            left = None
-            while len(sequence.nodes) * size > keep:
-                left = sequence.nodes.pop()
-                self.cache.unlock(left)
-            num_kept = len(sequence.nodes) if left is not None else -(-keep // size)
-            for page in sequence.pages[max(num_kept, num_shared) :]:
-                self.cache.free(page)
-            del sequence.pages[num_kept:]
-            sequence.computed = min(keep, num_kept * size)
-            if left is not None and self.cache.reuse and self.cache.num_available:
-                sequence.pages += self._copied(Beginning(left.page, keep - sequence.computed))
-                sequence.computed = keep
-
-    def _cut_pages(self, sequence: Sequence, num_kept: int) -> None:
-        """Give back the pages behind these, in which nothing stands."""
-        assert num_kept >= len(sequence.nodes), "pages in the tree are full"
-        for page in sequence.pages[num_kept:]:
-            self.cache.free(page)
-        del sequence.pages[num_kept:]
-
-    def _release(self, sequence: Sequence) -> None:
-        size, num_full = self.cache.page_size, len(sequence.nodes)
-        unshared = sequence.pages[num_full:]
-        tail = sequence.tokens[num_full * size : sequence.valid]
-        if tail and unshared:
-            parent = sequence.nodes[-1] if sequence.nodes else self.cache.root_of(sequence.salt)
-            self.cache.insert_partial(parent, tuple(tail), unshared.pop(0))
-        for page in unshared:
-            self.cache.free(page)
-        for node in reversed(sequence.nodes):
-            self.cache.unlock(node)
-        sequence.pages, sequence.nodes = [], []
-        sequence.computed, sequence.stale_from = 0, None
 
     def _arriving_page(self, grant: Grant) -> Page | None:
         """The first page that this grant completes, named as `_next_page` names it."""

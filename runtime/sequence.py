@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from runtime.foresight import Ahead
 
 if TYPE_CHECKING:
-    from runtime.cache.prefix import PageNode
+    from runtime.cache.nodes import PageNode
     from runtime.token_tree import TokenTree
 
 _sequence_ids = itertools.count()

@@ -16,7 +16,8 @@ import heapq
 import itertools
 from collections import OrderedDict, deque
 
-from runtime.cache.prefix import PageKey, PageNode, PrefixCache
+from runtime.cache.nodes import PageKey, PageNode
+from runtime.cache.prefix import PrefixCache
 from runtime.policies import Policy, Rank
 from runtime.sequence import Sequence
 

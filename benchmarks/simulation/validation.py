@@ -126,7 +126,7 @@ def validate(
 ) -> dict[str, dict[str, float]]:
     """Per workload: seconds measured and predicted, their ratio, and steps of both."""
     found = {}
-    with one_thread(), Runtime(folder, share_outputs=False) as runtime:
+    with one_thread(), Runtime(folder, share_outputs=False, speculation="off") as runtime:
         executor: Any = runtime._engine._executor  # noqa: SLF001 - its parts are measured
         vocab_size = runtime.shape.vocab_size
         page_size, num_pages = runtime.config.page_size, runtime.num_pages

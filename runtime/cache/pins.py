@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence as List
 
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.nodes import PageNode
+from runtime.cache.prefix import PrefixCache
 from sgdsl.errors import UsageError
 
 PINNED_SHARE = 0.5

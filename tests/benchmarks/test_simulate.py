@@ -43,7 +43,9 @@ class OneSecond:
 
 def run(coming: list[Session], *, replicas: int = 1, router: str = "in-turn") -> list[Request]:
     """On machines whose steps take a second, and which take four requests at once."""
-    config = RuntimeConfig(page_size=2, max_running=4, token_budget=64, share_outputs=False)
+    config = RuntimeConfig(
+        page_size=2, max_running=4, token_budget=64, share_outputs=False, speculation="off"
+    )
     ended: list[Request] = []
 
     def make(index: int, finished: object) -> Replica:

@@ -94,7 +94,7 @@ def test_a_pool_that_cannot_be_had_is_a_smaller_one_unless_it_was_asked_for(
             raise MemoryError
         return KVPool(num_slots=num_slots, **shape)
 
-    monkeypatch.setattr("runtime.local.KVPool", allocate)
+    monkeypatch.setattr("runtime.executor.build.KVPool", allocate)
     if kv_bytes is not None:
         with pytest.raises(UsageError, match="more memory than can be had"):
             Runtime(tiny_llama_path, kv_bytes=kv_bytes)

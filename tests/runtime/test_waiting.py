@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.nodes import PageNode
+from runtime.cache.prefix import PrefixCache
 from runtime.policies import POLICIES
 from runtime.sequence import Sequence
 from runtime.waiting import WaitingQueue

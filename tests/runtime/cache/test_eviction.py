@@ -11,7 +11,8 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from runtime.cache.eviction import BRANCHING
-from runtime.cache.prefix import PageNode, PrefixCache
+from runtime.cache.nodes import PageNode
+from runtime.cache.prefix import PrefixCache
 
 PAGE = 2
 NUM_PAGES = 5

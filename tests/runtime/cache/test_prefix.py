@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from runtime.cache.copies import Copy
 from runtime.cache.keys import num_common
-from runtime.cache.prefix import PageNode, PrefixCache, Root
+from runtime.cache.nodes import PageNode, Root
+from runtime.cache.prefix import PrefixCache
 
 PAGE = 3
 NUM_PAGES = 6
