@@ -18,6 +18,7 @@ from benchmarks.measures import Spread, spread_of
 from benchmarks.requests import Request, requests_of
 from benchmarks.workloads.workload import Row, Texts, Verdict, Workload
 from runtime import Runtime
+from runtime.device.choice import choose_device, weights_dtype
 from runtime.tokenizer import Tokenizer
 from sgdsl import ProgramState
 from sgdsl.pieces import Piece
@@ -33,6 +34,15 @@ class Options:
     seed: int = 0
     max_running: int | None = None
     prefix_cache: bool = True
+    batch_invariant: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a text is promised to be the same in any batch. Smaller types than float32 round
+        what batches add up in another order to other numbers.
+        """
+        dtype = weights_dtype(self.dtype, choose_device("auto"))
+        return self.batch_invariant or dtype == "float32"
 
     def runtime(self) -> Runtime:
         """Equal rows are computed again: what is measured is not how often rows come twice."""
@@ -41,6 +51,7 @@ class Options:
             dtype=self.dtype,
             max_running=self.max_running,
             prefix_cache=self.prefix_cache,
+            batch_invariant=self.batch_invariant,
             share_outputs=False,
         )
 

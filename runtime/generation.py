@@ -80,6 +80,7 @@ class Generation:
         self._text = ""  # as decoded so far; invalid bytes are lone surrogates
         self._stops_from = 0  # where in the text the first stop string may begin
         self._searched_from = 0  # where the text begins in which patterns are found
+        self._num_begun = 0  # bytes before there of a character that the text does not have yet
         self.tokens: list[int] = []
         self.num_forced = 0  # tokens that the constraint left no choice about; whoever draws counts
         self.ending: Ending | None = None
@@ -188,10 +189,7 @@ class Generation:
         self._text += self._decoder.decode(self.frontier.wrote(token, data))
 
     def _cut_at_stop(self) -> bool:
-        if (
-            self.frontier.num_written <= self._min_tokens
-        ):  # an end begins behind them, at the earliest
-            self._stops_from = self._searched_from = len(self._text)
+        self._search_behind_min_tokens()
         if self.frontier.num_written < self._min_tokens or not (found := self._found()):
             return False
         at, stop = min(found)
@@ -203,6 +201,19 @@ class Generation:
         self._decoder.reset()
         self._end({"type": "stop", "matched": stop}, kept=kept, residue=rest)
         return True
+
+    def _search_behind_min_tokens(self) -> None:
+        """An end begins behind them, at the earliest. A character that begins in them is theirs, as
+        soon as it is written, and the bytes that turn out to begin none are, too.
+        """
+        if self.frontier.num_written <= self._min_tokens:
+            self._stops_from = self._searched_from = len(self._text)
+            self._num_begun = len(self._decoder.getstate()[0])
+        elif self._num_begun and len(self._text) > self._searched_from:
+            is_whole = not _is_undecoded(self._text[self._searched_from])
+            self._searched_from += 1 if is_whole else self._num_begun
+            self._stops_from = self._searched_from
+            self._num_begun = 0
 
     def _found(self) -> list[tuple[int, str]]:
         """The stops that the text has come to: where each begins, and what it is."""
@@ -244,6 +255,11 @@ class Generation:
     ) -> None:
         self._text += self._decoder.decode(b"", final=True)
         self.ending = Ending(reason, _displayed(self._text), kept, residue, truncated)
+
+
+def _is_undecoded(char: str) -> bool:
+    """Whether it stands for a byte that is no text."""
+    return "\udc80" <= char <= "\udcff"
 
 
 def _displayed(text: str) -> str:

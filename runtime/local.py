@@ -6,6 +6,7 @@ the sizes that are chosen on the way, which `summary` states.
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from runtime.model.identity import identity_of
 from runtime.model.load import check_splittable, load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
+from runtime.sizes import StepShape
 from sgdsl.errors import BackendError, UsageError
 
 
@@ -71,8 +73,7 @@ class Runtime(Service):
             head_dim=shape.head_dim,
             dtype=self._kv_dtype,
         )
-        on_gpu = device.type != "cpu"
-        wanted = config.kv_bytes or (gpu_kv_bytes(device) if on_gpu else default_kv_bytes())
+        wanted = config.kv_bytes or self._default_kv_bytes()
         self.num_pages = num_pages(wanted, bytes_per_token=token_bytes, page_size=config.page_size)
         self._context_len = _context_len(config.context_len, shape.context_len)
         self.num_host_pages = 0
@@ -112,6 +113,19 @@ class Runtime(Service):
             chat_template=config.template or tokenizer.chat_template,
             max_in_flight=self.sizes.max_in_flight,
         )
+
+    def _default_kv_bytes(self) -> int:
+        """By the device's rule, beside the largest step that any pool would have."""
+        if self.device.type == "cpu":
+            return default_kv_bytes()
+        largest = self.config.sizes(sys.maxsize, on_gpu=True)
+        step = StepShape(
+            token_budget=largest.token_budget,
+            max_running=largest.max_running,
+            widest=self.shape.widest,
+            vocab_size=self.shape.vocab_size,
+        )
+        return gpu_kv_bytes(self.device, step)
 
     def _sizes(self) -> Sizes:
         pool_tokens = self.num_pages * self.config.page_size

@@ -7,6 +7,7 @@ text's tokens, and knows neither batches nor caches nor pages.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -145,8 +146,9 @@ PATTERNS = [
     (r"\bt", "(?m)^[a-z]"),
     ("i[a-z ]{0,9}n",),
     ("o(?=n)n", "[^\ufffd]{7}"),
+    ("[^\x00-\x7f]",),
 ]
-"""None of them matches the replacement character: the reference shows it for half a character."""
+"""The last one is found in every character of several bytes, and in those that are broken."""
 
 
 def passes(value: Any) -> bool:
@@ -252,6 +254,12 @@ def _gen_expr(op: Gen) -> Expr:
 
 
 # The naive way.
+
+
+def num_begun(text: str, size: int) -> int:
+    """How many of the text's characters begin in its first `size` bytes."""
+    starts = (len(text[:place].encode("utf-8", "surrogateescape")) for place in range(len(text)))
+    return sum(start < size for start in starts)
 
 
 @dataclass
@@ -420,7 +428,7 @@ class Naive:
             grammar = self._compiler.compile(op.constraint)
             matcher = Matcher(grammar, max_tokens=op.max_tokens + taken, prefix=prefix)
         sampled: list[int] = []
-        stops_from = 0
+        num_safe = 0
         text = ""
         while True:
             allowed = self._allowed(matcher, prefix, sampled, op)
@@ -441,9 +449,10 @@ class Naive:
                     break
                 continue
             num_beyond = self._num_beyond(sampled, prefix)
+            written = tokenizer.decode(sampled)[len(prefix) :]
             if num_beyond <= op.min_tokens:
-                stops_from = len(text)
-            cut = self._stop_at(text, op, stops_from) if num_beyond >= op.min_tokens else None
+                num_safe = len(written)
+            cut = self._stop_at(written, op, num_safe) if num_beyond >= op.min_tokens else None
             if cut is not None:
                 return self._cut(branch, known, sampled, prefix, text[:cut])
             if num_beyond == op.max_tokens:
@@ -526,7 +535,12 @@ class Naive:
         )
 
     @staticmethod
-    def _stop_at(text: str, op: Gen, start: int) -> int | None:
+    def _stop_at(written: bytes, op: Gen, num_safe: int) -> int | None:
+        """Where in the text a stop begins, behind the characters that begin in `num_safe` bytes.
+        Half a character at the end is no text yet.
+        """
+        text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(written)
+        start = num_begun(text, num_safe)
         found = [at for stop in op.stop if (at := text.find(stop, start)) >= 0]
         text = re.sub("[\udc80-\udcff]", "\ufffd", text)
         for pattern in op.stop_regex:

@@ -10,12 +10,9 @@ from pathlib import Path
 
 import torch
 
+from runtime import sizes
+from runtime.sizes import GIB, StepShape
 from sgdsl.errors import UsageError
-
-KV_SHARE = 0.8
-"""Of a GPU's memory that is free when the weights are there. The rest is for activations, recorded
-decodes and FlashInfer's workspaces.
-"""
 
 CPU = torch.device("cpu")
 
@@ -106,7 +103,15 @@ def kv_dtype(asked: str, device: torch.device) -> torch.dtype:
     return types[asked]
 
 
-def gpu_kv_bytes(device: torch.device) -> int:
-    """By rule, when the weights are on the device."""
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free * KV_SHARE)
+def gpu_kv_bytes(device: torch.device, step: StepShape) -> int:
+    """By rule, when the weights are on the device. Raises UsageError where it leaves nothing."""
+    free, total = torch.cuda.mem_get_info(device)
+    found = sizes.gpu_kv_bytes(free, total, step)
+    if found == 0:
+        raise UsageError(
+            f"device={str(device)!r}: of its {total / GIB:.1f} GiB {free / GIB:.1f} are free beside"
+            f" the weights, which leaves none for KV where a step has up to {step.token_budget:,}"
+            f" tokens and {step.max_running} rows; give a lower token_budget and max_running, or"
+            " kv_bytes"
+        )
+    return found

@@ -16,7 +16,7 @@ from runtime.attention.base import AttentionKind, AttentionPlan
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What the engine's sizes follow from."""
+    """What the engine's sizes follow from. widest: columns of a layer's widest tensor, at most."""
 
     num_layers: int
     num_heads: int
@@ -24,6 +24,7 @@ class ModelShape:
     head_dim: int
     vocab_size: int
     context_len: int
+    widest: int
 
 
 class Model(Protocol):
@@ -47,14 +48,33 @@ def shape_of(model: Any) -> ModelShape:
     """The shape of a causal language model of transformers."""
     config = model.config.get_text_config()
     heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     return ModelShape(
         num_layers=config.num_hidden_layers,
         num_heads=heads,
-        num_kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
         vocab_size=model.get_output_embeddings().weight.shape[0],
         context_len=context_len_of(config),
+        widest=widest_of(config, qkv=(heads + 2 * kv_heads) * head_dim),
     )
+
+
+MLP_SIZES = ("intermediate_size", "n_inner", "ffn_dim")
+"""What families call the columns of an MLP; where there are none, they are 4 times the hidden ones.
+"""
+
+
+def widest_of(config: Any, *, qkv: int) -> int:
+    """Columns of a layer's widest tensor: `qkv`, those of query, key and value together, or gate
+    and up side by side, of all experts that a token is sent to.
+    """
+    sizes = [getattr(config, name, None) or 0 for name in MLP_SIZES]
+    mlp = max(sizes) or 4 * config.hidden_size
+    expert = getattr(config, "moe_intermediate_size", None) or mlp
+    num_experts = getattr(config, "num_experts_per_tok", None) or 1
+    return max(qkv, 2 * mlp, 2 * expert * num_experts)
 
 
 CHANGING_ROPES = ("dynamic", "longrope")

@@ -18,7 +18,7 @@ from transformers import AttentionInterface
 
 from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.errors import UnsupportedModelError
-from runtime.model.base import ModelShape, context_len_of
+from runtime.model.base import ModelShape, context_len_of, widest_of
 from runtime.model.probe import NUM_PROBED, PROBE, AlonePlan, Probe
 from runtime.model.shard import Ranks, shard
 
@@ -210,15 +210,19 @@ class GeneralModel:
             raise self._refusal("has layers that take no attention from AttentionInterface")
         if len({(layer.num_heads, layer.num_kv_heads) for layer in layers}) > 1:
             raise self._refusal("has other numbers of heads in some layers")
+        config = self._model.config.get_text_config()
         self._kinds = [layer.kind for layer in layers]
         self.attention_kinds: tuple[AttentionKind, ...] = tuple(dict.fromkeys(self._kinds))
+        num_heads, num_kv_heads = layers[0].num_heads, layers[0].num_kv_heads
+        head_dim = max(max(layer.key_dim, layer.value_dim) for layer in layers)
         self.shape = ModelShape(
             num_layers=len(layers),
-            num_heads=layers[0].num_heads,
-            num_kv_heads=layers[0].num_kv_heads,
-            head_dim=max(max(layer.key_dim, layer.value_dim) for layer in layers),
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
             vocab_size=whole.shape[-1],
-            context_len=context_len_of(self._model.config.get_text_config()),
+            context_len=context_len_of(config),
+            widest=widest_of(config, qkv=(num_heads + 2 * num_kv_heads) * head_dim),
         )
         return whole
 

@@ -64,7 +64,9 @@ BLOCK = 128
 
 class Int8Linear:
     """Weights in 8 bits with a scale for each output, activations with a scale for each row. A
-    row's output is bit for bit the same whatever else is in the batch: the sums are of integers.
+    row's output is bit for bit the same whatever else is in the batch: the sums are of integers. Of
+    inputs that differ in the last bit it is not nearly the same, where one is rounded to another
+    number.
 
     Activations have 7 bits: two products of 8 bits do not fit into the 16 that AVX2's instruction
     adds them up in. Where the processor adds in 32 bits (AVX-512 VNNI) they have 8.

@@ -94,6 +94,29 @@ def check_batch(
     service.check_idle()
 
 
+@pytest.mark.parametrize("stop_regex", reference.PATTERNS)
+def test_stops_behind_min_tokens_that_end_in_half_a_character(
+    tokenizer: Tokenizer, stop_regex: tuple[str, ...]
+) -> None:
+    """Every sixth token of this model is a part of a character, most of them of broken ones."""
+    batch: list[reference.Program] = [
+        (
+            reference.Text(f"work {index}"),
+            reference.Gen(
+                "a",
+                20,
+                temperature=1.5,
+                stop=("e", "\n") if index % 2 else (),
+                min_tokens=1 + index % 3,
+                stop_regex=stop_regex,
+            ),
+        )
+        for index in range(60)
+    ]
+    with HashService(tokenizer, num_pages=250) as service:
+        check_batch(service, tokenizer, batch, seed=1)
+
+
 @pytest.mark.parametrize("prefix_cache", [True, False])
 @pytest.mark.parametrize("page_size", [1, 4, 16])
 def test_when_pages_run_out_rows_are_preempted_and_nothing_changes(

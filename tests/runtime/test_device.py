@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from runtime import Runtime
+from runtime import Runtime, local, sizes
 from runtime.config import RuntimeConfig
-from runtime.device.choice import choose_device, kv_dtype, weights_dtype
+from runtime.device.choice import choose_device, gpu_kv_bytes, kv_dtype, weights_dtype
+from runtime.model.load import load_model
+from runtime.sizes import GIB, StepShape
 from sgdsl.errors import UsageError
+from tests.tiny_llama import INTERMEDIATE_SIZE, VOCAB_SIZE
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 
@@ -82,6 +85,52 @@ def test_types_that_a_device_does_not_have_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=f"dtype='{asked}' is for "):
         choose(asked, device)
+
+
+STEP = StepShape(token_budget=8192, max_running=256, widest=28_672, vocab_size=128_256)
+
+
+def test_kv_takes_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, total = 60 * GIB, 80 * GIB
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, total))
+    assert gpu_kv_bytes(GPU, STEP) == sizes.gpu_kv_bytes(free, total, STEP)
+
+
+def test_a_gpu_without_room_for_kv_is_refused_with_the_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (GIB, 16 * GIB))
+    message = r"device='cuda:0': of its 16.0 GiB 1.0 are free .* up to 8,192 tokens and 256 rows"
+    with pytest.raises(UsageError, match=message):
+        gpu_kv_bytes(GPU, STEP)
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens", "rows"), [({}, 8192, 256), ({"max_running": 8}, 8192, 8)]
+)
+def test_a_runtime_on_a_gpu_keeps_room_for_its_largest_step(
+    tiny_llama_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    tokens: int,
+    rows: int,
+) -> None:
+    """The sizing alone: the model stays where it is, and what the memory is asked for is told."""
+    steps = []
+
+    def told(device: torch.device, step: StepShape) -> int:
+        steps.append(step)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "choose_device", lambda asked: GPU)
+    monkeypatch.setattr(local, "load_model", lambda *args, **said: load_model(tiny_llama_path))
+    monkeypatch.setattr(local, "gpu_kv_bytes", told)
+    with pytest.raises(KeyboardInterrupt):
+        Runtime(tiny_llama_path, **options)
+    widest = 2 * INTERMEDIATE_SIZE
+    assert steps == [
+        StepShape(token_budget=tokens, max_running=rows, widest=widest, vocab_size=VOCAB_SIZE)
+    ]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -15,6 +15,7 @@ from runtime.generation import Generation
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, Sampling
+from tests.reference import num_begun
 
 EOS = 2
 
@@ -75,7 +76,9 @@ def test_text_ends_before_the_first_stop_string(
     assert ending.truncated == (ending.reason["type"] == "length")
 
 
-patterns = st.sampled_from(["[aeiou][nt]", "t.*h", "\\be", "(?m)^[a-z]", "e{2}|o", "[ a-z]{9}n"])
+patterns = st.sampled_from(
+    ["[aeiou][nt]", "t.*h", "\\be", "(?m)^[a-z]", "e{2}|o", "[ a-z]{9}n", "[^\x00-\x7f]"]
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -102,7 +105,8 @@ def test_text_ends_before_what_a_pattern_first_matches(
         running.accept(tokens[count - 1])
         assert running.text.startswith(shown) or running.ending is not None
         text = incremental(tokenizer, tokens[:count])
-        start = len(incremental(tokenizer, tokens[: min(count, min_tokens)]))
+        written = undecoded(tokenizer, tokens[:count])
+        start = num_begun(written, len(tokenizer.decode(tokens[:min_tokens])))
         found = [(at, stop) for stop in stops if (at := text.find(stop, start)) >= 0]
         for pattern in stop_regex:
             for end in range(start + 1, len(text) + 1):
@@ -113,10 +117,8 @@ def test_text_ends_before_what_a_pattern_first_matches(
             at, stop = min(found)
             assert running.ending is not None
             assert running.ending.reason == {"type": "stop", "matched": stop}
-            raw = undecoded(tokenizer, tokens[:count])[:at]
-            assert running.ending.text == raw.encode("utf-8", "surrogateescape").decode(
-                "utf-8", "replace"
-            )
+            raw = written[:at].encode("utf-8", "surrogateescape")
+            assert running.ending.text == raw.decode("utf-8", "replace")
             assert shown == running.ending.text[: len(shown)]
             return
         assert running.ending is None
@@ -284,6 +286,30 @@ def test_no_stop_string_begins_before_min_tokens(tokenizer: Tokenizer) -> None:
     )
     assert running.ending is not None
     assert running.ending.text == "bnnb"
+
+
+@pytest.mark.parametrize(
+    ("written", "min_tokens", "stops", "ending"),
+    [
+        (b"b\xc3\xa9n", 2, {"stop": ("\xe9", "n")}, "b\xe9"),
+        (b"b\xc3\xa9n", 2, {"stop_regex": ("\xe9|n",)}, "b\xe9"),
+        (b"b\xc3\xa9n", 1, {"stop": ("\xe9", "n")}, "b"),
+        (b"\xe6\x97\xa5n", 2, {"stop_regex": ("(?m)^[a-z]",)}, "\u65e5"),
+        (b"\xe6\x97\xa5n", 1, {"stop_regex": ("(?m)^[a-z]",)}, "\u65e5"),
+        (b"\xe6\x97t", 2, {"stop_regex": ("(?m)^[a-z]",)}, "\ufffd"),
+        (b"\xe6\x97tn", 1, {"stop_regex": ("(?m)^[a-z]", "n")}, "\ufffdt"),
+    ],
+)
+def test_a_character_that_begins_in_min_tokens_begins_no_stop(
+    tokenizer: Tokenizer, written: bytes, min_tokens: int, stops: dict[str, Any], ending: str
+) -> None:
+    """It belongs to them, whole or broken. Each token is a byte."""
+    single = {data: token for token, data in enumerate(tokenizer.token_bytes)}
+    tokens = [single[bytes([byte])] for byte in written]
+    running = feed(generation(tokenizer, min_tokens=min_tokens, **stops), tokens)
+    assert running.ending is not None
+    assert running.ending.text == ending
+    assert running.ending.kept >= min_tokens
 
 
 def test_a_stop_token_beyond_the_vocabulary_is_refused(tokenizer: Tokenizer) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from hypothesis import given, strategies as st
 
+from runtime.cache.file import Prefixes
 from runtime.cache.handover import Handover, give, hottest
 from runtime.cache.kv import KVPool
 from runtime.cache.nodes import PageNode
@@ -119,17 +121,16 @@ def test_what_many_runs_part_from_comes_first() -> None:
 
 
 def test_what_comes_first_in_the_file_is_evicted_last() -> None:
-    pages, cache = store(100), PrefixCache(num_pages=100, page_size=PAGE)
-    for user in range(3):
-        compute(cache, [1, 2, user, user], user=user, pages=pages)
-    compute(cache, [8, 8, 8, 8], user=8, pages=pages)
-    taken = Handover(Path("unused"), {}, pages=pages, tell=print).take(cache, Pins(cache))
-    others = PrefixCache(num_pages=len(taken), page_size=PAGE)
-    give(taken, others, store(len(taken)))
-    for _ in range(len(taken) - 1):
-        assert others.allocate() is not None
-    [last] = others.nodes()
-    assert last.key == (1, 2)
+    pages, cache = store(3), PrefixCache(num_pages=3, page_size=PAGE)
+    three = Prefixes(
+        tokens=np.array([[1, 1], [2, 2], [3, 3]]),
+        parents=np.array([-1, -1, -1]),
+        pages=np.zeros((3, *pages.page_shape), np.float32),
+    )
+    give(three, cache, pages)
+    for expected in ({(1, 1), (2, 2)}, {(1, 1)}, set()):
+        assert cache.allocate() is not None
+        assert {node.key for node in cache.nodes()} == expected
 
 
 def test_a_page_of_the_store_is_read_as_it_was_written() -> None:

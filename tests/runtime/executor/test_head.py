@@ -27,7 +27,7 @@ class Matrix:
     """
 
     def __init__(self, weights: Tensor) -> None:
-        self.shape = ModelShape(1, 1, 1, 1, VOCAB, 100)
+        self.shape = ModelShape(1, 1, 1, 1, VOCAB, 100, 1)
         self.attention_kinds: tuple[AttentionKind, ...] = (AttentionKind(scale=1.0),)
         self.computed: list[tuple[int, int]] = []
         self._weights = weights

@@ -77,6 +77,14 @@ def test_smaller_weights_lose_little(
     assert 0 < float(loss) < SMALL_LOSS[dtype]
 
 
+def test_the_largest_sums_in_int8_are_exact() -> None:
+    """Inputs and weights that are all as large as they can be: nothing is saturated on the way."""
+    torch.manual_seed(0)
+    weight = torch.randint(0, 2, (48, 576)) * 254.0 - 127
+    x = torch.cat([torch.randint(-1, 2, (9, 576)).float(), weight[:3].sign(), -weight[:3].sign()])
+    torch.testing.assert_close(Int8Linear(weight, None)(x), x @ weight.T, rtol=1e-6, atol=1e-3)
+
+
 @pytest.mark.parametrize("mix", [False, True])
 def test_a_row_in_int8_is_bit_for_bit_the_same_in_any_batch(mix: bool) -> None:
     torch.manual_seed(0)

@@ -126,11 +126,13 @@ def test_the_options_of_a_tree_give_the_bits_of_plain_texts(write_model: WriteMo
             assert torch.equal(in_tree[2 + node], logits[len(prompt) + length - 1])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_log_probabilities_are_the_same_numbers_with_any_cache_budget_and_pool(
-    write_model: WriteModel,
+    dtype: str, write_model: WriteModel
 ) -> None:
     folder = write_model(FAMILIES["llama"])
     options: dict[str, Any] = {"page_size": 4, "share_outputs": False, "batch_invariant": True}
+    options["dtype"] = dtype
     found = []
     with Runtime(folder, kv_bytes=1 << 22, **options) as runtime:
         found += [run(runtime), run(runtime)]
