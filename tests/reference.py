@@ -389,14 +389,18 @@ class Naive:
             parent.variables[name] = [child.variables.get(name) for child in children]
 
     def _num_taken(self, tokens: list[int], own: str) -> int:
-        """The most last tokens, within the literal `own`, that begin a longer token together."""
+        """The most last tokens, within the literal `own`, that begin a longer token together. A
+        special token is a part of no literal.
+        """
         spellings = [data for data in self._tokenizer.token_bytes if data]
 
         def heals(count: int) -> bool:
-            data = self._tokenizer.decode(tokens[len(tokens) - count :])
-            return own.encode().endswith(data) and any(
-                text.startswith(data) and text != data for text in spellings
+            last = tokens[len(tokens) - count :]
+            data = self._tokenizer.decode(last)
+            is_own = own.encode().endswith(data) and all(
+                self._tokenizer.token_bytes[token] for token in last
             )
+            return is_own and any(text.startswith(data) and text != data for text in spellings)
 
         return max((n for n in range(1, min(8, len(tokens) - 1) + 1) if heals(n)), default=0)
 

@@ -117,6 +117,18 @@ def test_stops_behind_min_tokens_that_end_in_half_a_character(
         check_batch(service, tokenizer, batch, seed=1)
 
 
+def test_a_special_token_that_a_gen_has_written_is_not_spelled_again(tokenizer: Tokenizer) -> None:
+    """With this seed an output ends with one, and the next one follows at once."""
+    stop_regex = reference.PATTERNS[3]
+    first = reference.Gen("a", 20, temperature=1.5, min_tokens=3, stop_regex=stop_regex)
+    second = reference.Gen("b", 8, temperature=1.5, min_tokens=3, stop_regex=stop_regex)
+    batch: list[reference.Program] = [
+        (reference.Text(f"work {index}"), first, second) for index in range(60)
+    ]
+    with HashService(tokenizer, num_pages=400) as service:
+        check_batch(service, tokenizer, batch, seed=3)
+
+
 @pytest.mark.parametrize("prefix_cache", [True, False])
 @pytest.mark.parametrize("page_size", [1, 4, 16])
 def test_when_pages_run_out_rows_are_preempted_and_nothing_changes(
