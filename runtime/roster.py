@@ -35,11 +35,14 @@ class Roster:
         self.lines[run.id] = {ROOT: Line(ROOT, run)}
 
     def drop(self, run: Run) -> None:
-        """The run is over: nothing of it stays."""
-        for line in self.lines.pop(run.id).values():
+        """The run is over: nothing of it stays. Of its lines none takes the place of another."""
+        lines = self.lines.pop(run.id).values()
+        for line in lines:
             _tell_partial(line)
             self._stop(line)
-            self.unshare(line)
+        for heir in [self.shared.leave(line) for line in lines]:
+            if heir is not None and heir.run is not run:
+                self.draw(heir)
 
     def longest_beside(self, run: Run) -> int:
         """Tokens that the longest sequence of other runs may come to, as far as is known."""

@@ -15,7 +15,7 @@ from runtime.batch import Batch
 from runtime.line import Line
 from runtime.tokenizer import Tokenizer
 from sgdsl import ProgramState
-from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen, Sampling, Text
+from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Fork, Gen, Sampling, Text
 from sgdsl.run import Run
 from tests.e2e.conftest import HashService, MakeService
 from tests.patience import PATIENCE_S, await_that
@@ -322,3 +322,38 @@ def test_who_follows_holds_no_row_that_its_leader_needs(make_service: MakeServic
     assert first.error() is None
     assert first.text() == second.text()
     service.check_idle()
+
+
+@pytest.mark.parametrize("policy", ["lpm", "sjf"])
+@pytest.mark.parametrize("step", range(5))
+def test_no_branch_of_a_run_that_is_over_takes_the_place_of_another(
+    tokenizer: Tokenizer, policy: str, step: int
+) -> None:
+    with HashService(tokenizer, num_pages=60, page_size=4, policy=policy) as service:
+        programs, engine = service.engine.programs, service.engine
+        greedy = Sampling(temperature=0.0, max_tokens=MAX_TOKENS, ignore_eos=True)
+
+        def begin(run: Run) -> Run:
+            run.close()
+            programs.start(run, {})
+            return run
+
+        def new_run() -> Run:
+            return Run(template=service.chat_template, defaults=DEFAULT_SAMPLING, seed=7)
+
+        over, other = new_run(), new_run()
+        over.extend([Text(0, ROOT, None, "the work"), Fork(1, ROOT, None, (1, 2))])
+        over.extend([Gen(1 + branch, branch, None, "x", greedy) for branch in (1, 2)])
+        other.extend([Text(0, ROOT, None, "the work"), Gen(1, ROOT, None, "x", greedy)])
+        begin(over)
+        engine.step()
+        begin(other)
+        for _ in range(step):
+            engine.step()
+        over.cancel()
+        programs.wake(over, {})
+        while engine.step():
+            pass
+        assert other.outcome is not None
+        assert other.outcome.error is None
+        service.check_idle()
