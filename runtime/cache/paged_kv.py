@@ -41,10 +41,9 @@ class PagedKVPool:
         self.dtype = dtype
         all_pages = num_pages + num_scratch_pages
         shape = (num_layers, all_pages, page_size, num_kv_heads, head_dim)
-        self.keys = torch.empty(shape, dtype=dtype, device=device)
-        self.values = torch.empty(shape, dtype=dtype, device=device)
-        for pages in (self.keys, self.values):
-            pages[:, num_pages:] = 0  # they are read with no weight: no NaN may come of that
+        # Slots that nothing was written to are read with no weight: no NaN may come of that.
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
 
     @property
     def device(self) -> torch.device:
