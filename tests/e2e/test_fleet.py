@@ -78,7 +78,11 @@ def test_the_death_of_one_loses_no_run(
 
         executor.forward = dies  # type: ignore[method-assign]
     with sgl.Fleet(services, backoff=Backoff(base_s=0.001, max_s=0.002)) as fleet:
-        assert outputs(fleet) == alone
+        found = outputs(fleet)
+    assert [row[0] for row in found] == [row[0] for row in alone]
+    # A run that moves takes its texts along, not its tokens, which another choice may follow from.
+    assert found == alone or when == "meanwhile"
+    assert {row[1] for row in found} <= {"this", "that"}
     assert not services[0].is_alive
     for service in services[1:]:
         service.check_idle()
