@@ -16,13 +16,12 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from runtime.batch import Batch
 from runtime.errors import ContextLengthError
-from runtime.policies import POLICIES
 from runtime.tokenizer import Tokenizer
 from sgdsl import CancelledError, ProgramError
 from tests import reference
 from tests.e2e.conftest import HashService
 from tests.e2e.test_faults import body_of, execution
-from tests.e2e.test_random_programs import check_batch
+from tests.e2e.test_random_programs import check_batch, configs
 from tests.patience import PATIENCE_S
 
 FEW = settings(
@@ -31,16 +30,6 @@ FEW = settings(
 MANY = settings(FEW, max_examples=2500)
 
 batches = st.lists(reference.programs, min_size=4, max_size=8)
-configs = st.fixed_dictionaries(
-    {
-        "page_size": st.sampled_from([1, 4, 16]),
-        "max_running": st.integers(1, 6),
-        "token_budget": st.sampled_from([6, 16, 300]),
-        "prefix_cache": st.booleans(),
-        "policy": st.sampled_from(sorted(POLICIES)),
-        "hopes": st.booleans(),
-    }
-)
 pools = st.sampled_from([256, 400, 4000])
 
 
