@@ -113,7 +113,7 @@ class Checking(HashService):
             node, prefix = pending.pop()
             for token in node.key:
                 prefix = extend_hash(prefix, token)
-            at = node.page * cache.page_size + len(node.key) - 1
+            at = node.source * cache.page_size + len(node.key) - 1  # in the pool, or on the host
             assert self.executor.slots[at] == prefix, "what was guessed wrong is never cached"
             pending += [(child, prefix) for child in node.children.values()]
 
