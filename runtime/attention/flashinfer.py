@@ -18,7 +18,8 @@ Source: Ye et al., FlashInfer (arXiv:2501.01005).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ from runtime.attention.page_arrays import (
 from runtime.attention.trees import TreeArrays, tree_arrays
 from runtime.batch import Batch
 from runtime.cache.paged_kv import FP8, PagedKVPool
-from runtime.device.staging import Staging
+from runtime.device.staging import Fence, Staging
 
 LAYOUT = "NHD"
 
@@ -199,7 +200,8 @@ class FlashInferPlan:
                 [tokens_of(batch, chains), arrays.kv_indices]
             )
             table = PageTable(arrays, indices)
-            self._whole = self._attention.part(table, tokens=tokens.long(), name="whole")
+            with self._attention.planning():
+                self._whole = self._attention.part(table, tokens=tokens.long(), name="whole")
         return [self._whole]
 
 
@@ -228,9 +230,20 @@ class FlashInferAttention:
         # Zeros, as the decode wrapper wants it for its first use.
         self._workspace = torch.zeros(workspace_bytes, dtype=torch.uint8, device=pool.device)
         self._wrappers: dict[tuple[str, AttentionKind], Any] = {}
+        self._planned = Fence(pool.device)
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """A wrapper lays its plan out in host memory of its own and has it copied, but waits for
+        nothing: before it plans again, that copy must be made.
+        """
+        self._planned.wait()
+        yield
+        self._planned.set()
 
     def plan(self, batch: Batch) -> FlashInferPlan:
-        return FlashInferPlan(self, batch)
+        with self.planning():
+            return FlashInferPlan(self, batch)
 
     def part(self, table: PageTable, *, tokens: Tensor | None = None, name: str = "alone") -> Part:
         """Rows that are computed each with all its pages."""

@@ -54,8 +54,9 @@ class StaticDecodes:
         attention.staging.send_into(self._packed, [*inputs, arrays.kv_indices])
         self._inputs.view(-1).copy_(self._packed[:begin])
         kv_indices = self._packed[begin:end]
-        for kind, wrapper in self._part.wrappers.items():
-            attention.plan_decode(wrapper, PageTable(arrays, kv_indices), kind)
+        with attention.planning():
+            for kind, wrapper in self._part.wrappers.items():
+                attention.plan_decode(wrapper, PageTable(arrays, kv_indices), kind)
 
     def run(
         self,

@@ -1,8 +1,8 @@
 """From the host to the device: the arrays of a step in one copy.
 
-Owns the pinned memory that such copies start from. Two buffers take turns, so that the host can lay
-out a step while the copy of the one before is still under way; a buffer is written again only when
-its copy is done. Knows nothing of what the arrays mean.
+Owns the pinned memory that such copies start from. Several buffers take turns, so that the host can
+lay out a step while the copies of the one before are still to be made: they are enqueued behind its
+work. A buffer is written again only when its copy is done. Knows nothing of what the arrays mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch import Tensor
 
 Int32 = NDArray[np.int32]
 
-NUM_BUFFERS = 2
+NUM_BUFFERS = 8
+"""Two steps of two copies, and as many more for what is asked for seldom (log-probabilities)."""
 
 
 class Staging:
@@ -25,8 +26,7 @@ class Staging:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        pinned = device.type == "cuda"
-        self._buffers = cycle([Buffer(pinned=pinned) for _ in range(NUM_BUFFERS)])
+        self._buffers = cycle([Buffer(device) for _ in range(NUM_BUFFERS)])
 
     def send(self, arrays: Sequence[Int32]) -> list[Tensor]:
         """The arrays on the device, flat: views of one tensor, which is copied at once. They are
@@ -47,18 +47,35 @@ class Staging:
         buffer.mark()
 
 
+class Fence:
+    """A point in the device's work that the host can wait for. A host has come to it at once."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_needed = device.type == "cuda"
+        self._event: torch.cuda.Event | None = None
+
+    def set(self) -> None:
+        """Behind all that is enqueued."""
+        if self._is_needed:
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record()
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+
 class Buffer:
     """Host memory that grows, and when it may be written again."""
 
-    def __init__(self, *, pinned: bool) -> None:
-        self._pinned = pinned
+    def __init__(self, device: torch.device) -> None:
+        self._pinned = device.type == "cuda"
         self._memory = torch.empty(0, dtype=torch.int32)
-        self._copied: torch.cuda.Event | None = None
+        self._copied = Fence(device)
 
     def pack(self, arrays: Sequence[Int32]) -> Tensor:
         """The arrays one behind the other, when nobody reads what stood there any more."""
-        if self._copied is not None:
-            self._copied.synchronize()
+        self._copied.wait()
         size = sum(array.size for array in arrays)
         if size > len(self._memory):
             self._memory = torch.empty(2 * size, dtype=torch.int32, pin_memory=self._pinned)
@@ -69,6 +86,4 @@ class Buffer:
 
     def mark(self) -> None:
         """The copy is enqueued: the memory is free when the device has come to this point."""
-        if self._pinned:
-            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._copied.record()
+        self._copied.set()
