@@ -22,7 +22,15 @@ from runtime.generation import Generation
 from runtime.line import Line
 from runtime.prompt_logprobs import PromptLogprobs
 from runtime.roster import Roster
-from runtime.sampling.request import NO_TOKEN, Draw, Sampled, SampleRequest, SampleRow, Top
+from runtime.sampling.request import (
+    NO_TOKEN,
+    NOBODY,
+    Draw,
+    Sampled,
+    SampleRequest,
+    SampleRow,
+    Top,
+)
 from runtime.scoring import Scoring
 from runtime.sharing import Drawn
 from runtime.speculation import Speculation
@@ -36,9 +44,11 @@ NOTHING_TO_DRAW = (
 
 
 class _Place(NamedTuple):
-    """A row that draws: for whom, and where that stands. None: where a token is only looked at."""
+    """A row that draws: for whom, and where that stands. None: where nobody wants it any more, and
+    where a token is only looked at.
+    """
 
-    line: Line
+    line: Line | None
     frontier: Frontier | None
 
 
@@ -64,9 +74,16 @@ class Arrivals:
         return self.speculation.propose(lines, num_tokens=sum(each.num_tokens for each in grants))
 
     def request(self, batch: Batch) -> SampleRequest:
-        """What the rows that draw a token ask for."""
+        """What the rows that draw a token ask for. Nothing, where the sequence has come to another
+        end since the batch was made.
+        """
         rows, places = list[SampleRow](), list[_Place]()
         for grant in batch.sampled:
+            if not grant.draws_next:
+                rows.append(NOBODY)
+                places.append(_Place(None, None))
+                continue
+            grant.sequence.awaits = True
             line = self._roster.owner(grant.sequence)
             if line.writes is None:
                 rows.append(line.peek_row())
@@ -92,7 +109,7 @@ class Arrivals:
 
         def fail(index: int, cause: Exception) -> None:
             line, frontier = places[index]
-            assert frontier is not None, "only what is masked has a matcher"
+            assert line is not None and frontier is not None, "only what is masked has a matcher"
             frontier.is_void = True
             if frontier is line.generation.frontier:
                 self._roster.fail(line, cause)
@@ -100,11 +117,23 @@ class Arrivals:
         matchers = [None if each is None else each.matcher for each in masked]
         fill_bitmasks(matchers, bitmask, on_error=fail)
         for (line, _), frontier, row in zip(places, masked, bitmask, strict=True):
-            if frontier is None or frontier.is_void:
+            if line is None or frontier is None or frontier.is_void:
                 continue
             if line.run.outcome is None and not line.failed:
                 self._roster.guard(line, partial(frontier.narrow, row))
         return bitmask
+
+    def foretell(self, batch: Batch) -> None:
+        """Whoever draws on behind what this batch draws can be computed that far, before the token
+        is known. Behind a last token nothing is drawn, nor behind one that is only looked at.
+        """
+        for grant, here in batch.draws():
+            if not grant.sequence.awaits:
+                continue
+            line = self._roster.owner(grant.sequence)
+            generation = None if line.failed else line.writes
+            if generation is not None and generation.frontier.num_left > 1:
+                grant.sequence.next_row = here.start
 
     def verify(self, batch: Batch, sampled: Sampled) -> int:
         """Drafts were drawn behind: what was guessed right is known now. Returns how much was."""
@@ -123,6 +152,8 @@ class Arrivals:
 
     def _take_tokens(self, batch: Batch, sampled: Sampled) -> Iterator[Line]:
         for grant, here in batch.draws():
+            if not grant.sequence.arrived():
+                continue
             line = self._roster.owner(grant.sequence)
             if line.writes is None:
                 if self._peek(line, sampled.tops[here.start] if sampled.tops else ()):
@@ -174,6 +205,9 @@ class Arrivals:
         for grant in batch.grants:
             if num_places := len(grant.scored_at):
                 end = begin + num_places
+                if not self._roster.is_computed(grant.sequence):
+                    begin = end
+                    continue
                 here = slice(batch.score_indptr[begin], batch.score_indptr[end])
                 line = self._roster.owner(grant.sequence)
                 if self._accept_scores(line, grant, sampled.scores[here], tops[begin:end]):

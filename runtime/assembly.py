@@ -63,15 +63,17 @@ def assemble(
         decode=lambda tokens: tokenizer.decode(tokens).decode("utf-8", "replace"),
     )
     scheduler.watch = CacheWatch(setup, tell=logger.warning)
+    # A guess goes on from tokens that are known: who wants guesses waits for each step's.
+    overlaps = executor.overlaps and config.speculation != "on"
     programs = Programs(
         scheduler,
         tokenizer,
         grammars,
         max_tokens=min(context_len, num_pages * config.page_size),
         clock=clock,
-        speculation=Speculation(tokenizer, mode=config.speculation),
+        speculation=Speculation(tokenizer, mode="off" if overlaps else config.speculation),
         share_outputs=config.share_outputs,
         max_waiting=config.max_waiting,
         max_waiting_tokens=config.max_waiting_tokens,
     )
-    return Engine(scheduler, programs, executor)
+    return Engine(scheduler, programs, executor, overlaps=overlaps)

@@ -35,8 +35,23 @@ class Grant:
     @property
     def samples(self) -> bool:
         """This grant closes the gap of a sequence that wants its next token."""
-        known_end = self.end - len(self.draft)
-        return self.sequence.wants_sample and known_end == len(self.sequence.tokens)
+        sequence, known_end = self.sequence, self.end - len(self.draft)
+        return sequence.wants_sample and known_end == len(sequence.tokens) + (
+            sequence.next_row >= 0
+        )
+
+    @property
+    def draws_next(self) -> bool:
+        """What this grant draws, or has drawn, is the sequence's next token still: since it was
+        granted the sequence has come to no other end, nor lost what was computed of it.
+        """
+        sequence = self.sequence
+        return (
+            sequence.wants_sample
+            and sequence.stale_from is None
+            and bool(sequence.pages)
+            and self.end - len(self.draft) == len(sequence.tokens)
+        )
 
     @property
     def scored_at(self) -> range:
@@ -53,7 +68,8 @@ class Grant:
 class Batch:
     """A ragged batch of `num_tokens` tokens in `num_rows` rows.
 
-    token_ids, positions, slots: [num_tokens]; a slot is page * page_size + offset. qo_indptr:
+    token_ids, positions, slots: [num_tokens]; a slot is page * page_size + offset. A token id below
+    zero, -1 - i, stands for what row i of the step before has drawn. qo_indptr:
     [num_rows + 1] rows' borders in the tokens. kv_indptr: [num_rows + 1] their borders in
     kv_indices, the concatenated page tables. last_page_len: [num_rows] slots in use of the last
     page. kv_lens: [num_rows] tokens in its pages that a row attends to. sample_at, score_at:
@@ -117,8 +133,11 @@ class Row:
 
 
 def _chain(grant: Grant) -> Row:
-    tokens, places = grant.sequence.tokens, range(grant.start, grant.end)
-    return Row([*tokens[grant.start : grant.end], *grant.draft], places, places, grant.end)
+    sequence, places = grant.sequence, range(grant.start, grant.end)
+    known = sequence.tokens[grant.start : grant.end]
+    if grant.end > len(sequence.tokens) and sequence.next_row >= 0:
+        known.append(-1 - sequence.next_row)
+    return Row([*known, *grant.draft], places, places, grant.end)
 
 
 def _tree(grant: Grant) -> Row:
@@ -159,7 +178,8 @@ def build_batch(grants: List[Grant], page_size: int) -> Batch:
     qo_indptr, kv_indptr = [0], [0]
     for grant in grants:
         sequence, first = grant.sequence, len(token_ids)
-        in_tree = grant.end - len(grant.draft) > len(sequence.tokens)
+        beyond = grant.end - len(grant.draft) > len(sequence.tokens)
+        in_tree = beyond and sequence.tree is not None
         row = _tree(grant) if in_tree else _chain(grant)
         if row.parents is not None:
             trees[len(kv_lens)] = row.parents

@@ -94,7 +94,9 @@ class PageTables:
 
     def share(self, sequence: Sequence) -> None:
         """Full pages go to the tree, for everyone to use."""
-        size, num_computed = self._cache.page_size, min(sequence.computed, len(sequence.tokens))
+        size = self._cache.page_size
+        num_valid = sequence.computed if sequence.stale_from is None else sequence.valid
+        num_computed = min(num_valid, len(sequence.tokens))
         while (end := (len(sequence.nodes) + 1) * size) <= num_computed:
             index = len(sequence.nodes)
             parent = sequence.nodes[-1] if sequence.nodes else self._cache.root_of(sequence.salt)
@@ -105,7 +107,10 @@ class PageTables:
             sequence.nodes.append(node)
 
     def release(self, sequence: Sequence) -> None:
-        """It gives back all its pages; the tree keeps what it computed, as long as it can."""
+        """It gives back all its pages; the tree keeps what it computed, as long as it can. What was
+        drawn for it and has not arrived is drawn again.
+        """
+        self.share(sequence)  # a page may have become full with a token that has just arrived
         size, num_full = self._cache.page_size, len(sequence.nodes)
         unshared = sequence.pages[num_full:]
         tail = sequence.tokens[num_full * size : sequence.valid]
@@ -118,6 +123,7 @@ class PageTables:
             self._cache.unlock(node)
         sequence.pages, sequence.nodes = [], []
         sequence.computed, sequence.stale_from = 0, None
+        sequence.awaits, sequence.next_row = False, -1
 
     def _copied(self, beginning: Beginning) -> list[int]:
         """A fresh page with these slots; none if these are none."""

@@ -142,6 +142,10 @@ class Programs:
         """What the rows that draw a token ask for."""
         return self._arrivals.request(batch)
 
+    def foretell(self, batch: Batch) -> None:
+        """What the batch draws is not known yet; rows that go on behind it can be computed."""
+        self._arrivals.foretell(batch)
+
     def verify(self, batch: Batch, sampled: Sampled) -> int:
         """What of the drafts was drawn, too, is known from now on; the rest was never there.
         Returns how many tokens that are.

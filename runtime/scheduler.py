@@ -167,11 +167,20 @@ class Scheduler:
         for grant in grants:
             sequence = grant.sequence
             assert sequence.computed == grant.start, "a grant starts where the computed ones end"
-            sequence.computed = min(grant.end, sequence.num_known)
+            sequence.computed = grant.end
+            if grant.draft:
+                sequence.computed = min(grant.end, sequence.num_known)
             self.counts.computed_tokens += grant.num_tokens
             self._tables.share(sequence)
             if grant.draft:
                 self._tables.cut(sequence, -(-sequence.computed // self.cache.page_size))
+
+    def take_back(self, grants: List[Grant]) -> None:
+        """What was committed of these is to be computed again: what they draw and score is lost."""
+        for grant in grants:
+            sequence = grant.sequence
+            if sequence.computed == grant.end:  # it is the one that it was
+                sequence.lose(min(grant.start, len(sequence.tokens)))
 
     def take_copies(self) -> list[Copy]:
         """What has to be copied before the tokens of the grants are computed, in order."""

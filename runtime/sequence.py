@@ -29,18 +29,22 @@ class Sequence:
     closes, the next token is drawn. `group`: the run it belongs to; runs that came later have
     higher ones. `salt`: cached prefixes are those of the same one. `work`: tokens that the run has
     still to compute, where a policy asks. `ahead`: what may come behind the known tokens before the
-    sequence parks.
+    sequence parks. `awaits`: the next token was drawn for it, and has not arrived. `next_row`: the
+    row of the last step that this token was drawn in, if it is to be computed before anybody has
+    seen it: then it counts as known. Else -1.
     """
 
     __slots__ = (
         "admission",
         "ahead",
+        "awaits",
         "cached",
         "computed",
         "counted",
         "displaced",
         "group",
         "id",
+        "next_row",
         "nodes",
         "num_top",
         "pages",
@@ -72,6 +76,8 @@ class Sequence:
         self.tree = tree
         self.wants_sample = False
         self.stale_from: int | None = None
+        self.awaits = False
+        self.next_row = -1
         self.computed = 0
         self.cached = 0  # tokens that the prefix cache gave at the last admission
         self.counted = False  # in the statistics
@@ -90,19 +96,31 @@ class Sequence:
         assert 0 <= keep <= len(self.tokens), "only known tokens are kept"
         self.tokens[keep:] = tokens
         if keep < self.computed:
-            self.stale_from = keep if self.stale_from is None else min(keep, self.stale_from)
+            self.lose(keep)
 
     def want_sample(self) -> None:
         """The next token is to be drawn: the last known one must be computed for it (again)."""
+        assert self.next_row < 0, "it is not drawn yet"
         self.wants_sample = True
         if self.valid == len(self.tokens):
             self.stale_from = len(self.tokens) - 1
+
+    def lose(self, keep: int) -> None:
+        """Of what is computed, all but the first `keep` tokens is of no use."""
+        self.stale_from = keep if self.stale_from is None else min(keep, self.stale_from)
+        self.awaits, self.next_row = False, -1
+
+    def arrived(self) -> bool:
+        """What was drawn arrives. False if it is not the next token any more: pages were lost."""
+        awaited, self.awaits, self.next_row = self.awaits, False, -1
+        return awaited
 
     # What both may read.
 
     @property
     def num_known(self) -> int:
-        return len(self.tokens) + (0 if self.tree is None else len(self.tree))
+        known = len(self.tokens) + (self.next_row >= 0)
+        return known + (0 if self.tree is None else len(self.tree))
 
     @property
     def goal(self) -> int:
@@ -119,6 +137,8 @@ class Sequence:
             goal -= 1
         if self.tree is not None:
             goal += len(self.tree)
+        if self.next_row >= 0:
+            goal += 1
         return goal - (self.computed if self.stale_from is None else self.valid)
 
     @property

@@ -7,7 +7,9 @@ wrong hash is a wrong token: whatever the bookkeeping gets wrong shows in the ou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from runtime.batch import Batch
 from runtime.cache.copies import Copy
 from runtime.cache.rates import Rates
+from runtime.executor.base import Pending
 from runtime.foresight import Ahead, Usage
 from runtime.sampling.request import Sampled, SampleRequest, SampleRow, Top
 from sgdsl.seeds import mix
@@ -102,6 +105,8 @@ class HashExecutor:
     half of its work.
     """
 
+    overlaps = False
+
     def __init__(self, *, vocab_size: int, num_slots: int, page_size: int) -> None:
         self.vocab_size = vocab_size
         self.page_size = page_size
@@ -118,6 +123,16 @@ class HashExecutor:
 
     def forward(self, batch: Batch) -> list[int]:
         """Writes the slots; returns the hash at every token of the batch."""
+        hashes = self.compute(batch)
+        self.check_memory(batch)
+        return hashes
+
+    def check_memory(self, batch: Batch) -> None:
+        if self.memory is not None and batch.num_tokens > self.memory:
+            raise MemoryError(f"{batch.num_tokens} tokens")
+
+    def compute(self, batch: Batch) -> list[int]:
+        """The same, with memory for it."""
         self.log.append(batch.num_tokens)
         hashes: list[int] = []
         for row in range(batch.num_rows):
@@ -136,8 +151,6 @@ class HashExecutor:
             assert batch.kv_lens[row] == position + 1, "a row attends up to its last token"
             used = (int(batch.kv_lens[row]) - 1) % batch.page_size + 1
             assert used == batch.last_page_len[row], "last_page_len follows from kv_lens"
-        if self.memory is not None and batch.num_tokens > self.memory:
-            raise MemoryError(f"{batch.num_tokens} tokens")
         return hashes
 
     def logits(self, prefix: int) -> NDArray[np.float64]:
@@ -192,6 +205,72 @@ class HashExecutor:
             scores += known[here].tolist()
             score_tops.append(likeliest(known, num))
         return Sampled(tokens, logprobs, scores, tops, score_tops)
+
+
+class OverlappingExecutor(HashExecutor):
+    """The same as a device does it: all that is asked for is done as late as can be, in order, when
+    the tokens of a step are read. Until then nobody has seen them: a row that goes on behind one is
+    given its token here.
+
+    `calls` keeps what was asked for, in order; "read" is where the host waits.
+    """
+
+    overlaps = True
+
+    def __init__(self, *, vocab_size: int, num_slots: int, page_size: int) -> None:
+        super().__init__(vocab_size=vocab_size, num_slots=num_slots, page_size=page_size)
+        self.calls: list[str] = []
+        self._work: deque[Callable[[], None]] = deque()
+        self._drawn: Sequence[int] = ()  # by the last step
+
+    def copy(self, copies: Sequence[Copy]) -> None:
+        copies = list(copies)
+        self._work.append(lambda: super(OverlappingExecutor, self).copy(copies))
+
+    def forward(self, batch: Batch) -> list[int]:
+        self.calls.append("forward")
+        hashes: list[int] = []
+
+        def carry_out() -> None:
+            ids = [token if token >= 0 else self._drawn[-1 - token] for token in batch.token_ids]
+            known = np.maximum(np.asarray(ids, dtype=np.int32), 0)  # none was drawn: not wanted
+            hashes.extend(self.compute(replace(batch, token_ids=known)))
+
+        self._work.append(carry_out)
+        self.check_memory(batch)
+        return hashes
+
+    def sample(  # type: ignore[override] # the others are done at once
+        self, hidden: list[int], batch: Batch, request: SampleRequest
+    ) -> Pending:
+        self.calls.append("sample")
+        bitmask = None if request.bitmask is None else request.bitmask.copy()
+        request, later = replace(request, bitmask=bitmask), Later(self)
+
+        def draw() -> None:
+            later.sampled = HashExecutor.sample(self, hidden, batch, request)
+            self._drawn = later.sampled.tokens
+
+        self._work.append(draw)
+        return later
+
+    def work_until(self, later: Later) -> Sampled:
+        self.calls.append("read")
+        while later.sampled is None:
+            self._work.popleft()()
+        return later.sampled
+
+
+@dataclass
+class Later:
+    """What a step draws, which is drawn when it is read."""
+
+    executor: OverlappingExecutor
+    sampled: Sampled | None = None
+
+    def read(self) -> Sampled:
+        assert self.sampled is None, "it is read once, before what comes behind it"
+        return self.executor.work_until(self)
 
 
 class ParrotExecutor(HashExecutor):

@@ -46,6 +46,8 @@ class SteppedClock:
     a prefill computes them together.
     """
 
+    overlaps = False
+
     def __init__(self, machine: Machine, *, grain: int, token_budget: int, seed: int) -> None:
         self.now_s = 0.0
         self.busy_s = 0.0

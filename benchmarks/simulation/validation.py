@@ -58,6 +58,8 @@ class Recorded:
     it took: seconds of the engine's thread, which is the only one.
     """
 
+    overlaps = False
+
     def __init__(self, executor: Executor) -> None:
         self.drawn: dict[tuple[int, ...], int] = {}
         self.spent_s = 0.0
@@ -78,7 +80,7 @@ class Recorded:
 
     def sample(self, hidden: Any, batch: Batch, request: SampleRequest) -> Sampled:
         began = time.thread_time()
-        sampled = self._executor.sample(hidden, batch, request)
+        sampled = self._executor.sample(hidden, batch, request).read()
         self.spent_s += time.thread_time() - began
         for tokens, token in zip(_before(batch), sampled.tokens, strict=True):
             self.drawn[tokens] = token
@@ -87,6 +89,8 @@ class Recorded:
 
 class Replayed:
     """An executor that computes nothing: it draws what was drawn, and takes what `machine` says."""
+
+    overlaps = False
 
     def __init__(
         self, machine: Machine, drawn: dict[tuple[int, ...], int], vocab_size: int

@@ -58,7 +58,7 @@ def gpu_executor(
         find_sharing=find_sharing,
         workspace_bytes=workspace_bytes,
     )
-    runner = DeviceRunner(model, attention)
+    runner = DeviceRunner(model, attention, max_drawn=token_budget)
     if recorder is not None:
         longest = -(-min(context_len, num_pages * page_size) // page_size)
         runner.record(graph_sizes(max_running), max_pages=longest, recorder=recorder)

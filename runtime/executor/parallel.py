@@ -26,9 +26,9 @@ import torch
 
 from runtime.batch import Batch
 from runtime.cache.copies import Copy
-from runtime.executor.base import Executor
+from runtime.executor.base import Executor, Pending
 from runtime.executor.ranks import ProcessRanks
-from runtime.sampling.request import Sampled, SampleRequest
+from runtime.sampling.request import SampleRequest
 from sgdsl.errors import BackendError
 
 STOP_TIMEOUT_S = 10.0
@@ -116,6 +116,8 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]], place: Path) -> None:
 class LeadingExecutor:
     """An `Executor` that others follow."""
 
+    overlaps = False  # the others never see what was drawn
+
     def __init__(self, executor: Executor, followers: Followers) -> None:
         self._executor = executor
         self._followers = followers
@@ -137,7 +139,7 @@ class LeadingExecutor:
                 error
             )
 
-    def sample(self, hidden: Any, batch: Batch, request: SampleRequest) -> Sampled:
+    def sample(self, hidden: Any, batch: Batch, request: SampleRequest) -> Pending:
         return self._executor.sample(hidden, batch, request)
 
 

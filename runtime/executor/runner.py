@@ -42,6 +42,8 @@ def memory_errors() -> Iterator[None]:
 class ModelRunner:
     """An `Executor` over a real model."""
 
+    overlaps = False  # the host is the device
+
     def __init__(self, model: Model, attention: AttentionBackend, pages: PageStore) -> None:
         self._model = model
         self._attention = attention

@@ -41,6 +41,10 @@ class SampleRow:
         return self.temperature == 0.0 or self.top_k == 1
 
 
+NOBODY = SampleRow()
+"""A row whose token nobody wants any more: it is drawn, and left."""
+
+
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
     """`rows` in the order of the batch's `sample_at`. bitmask: int32 [len(rows), num_words], a set
@@ -75,6 +79,10 @@ class Sampled:
     scores: Sequence[float]
     tops: Sequence[Top] = ()
     score_tops: Sequence[Top] = ()
+
+    def read(self) -> Sampled:
+        """It is there: see `Pending` of `runtime.executor.base`."""
+        return self
 
     def drawn(self, rows: slice) -> list[Draw]:
         """What these rows of `sample_at` drew."""

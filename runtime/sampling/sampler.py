@@ -98,13 +98,23 @@ def tops(logits: Tensor, nums: Sequence[int]) -> list[Top]:
     """The likeliest tokens of each row, as many as `nums` says, with their log p. logits: float32
     [num_rows, vocab_size].
     """
-    found: list[Top] = [()] * len(nums)
     asked = [index for index, num in enumerate(nums) if num]
     if not asked:
-        return found
+        return [()] * len(nums)
     most = min(max(nums), logits.shape[1])
     logprobs, tokens = logits[asked].log_softmax(-1).topk(most)
-    for index, row, ids in zip(asked, logprobs.tolist(), tokens.tolist(), strict=True):
+    return told_tops(nums, logprobs.tolist(), tokens.tolist())
+
+
+def told_tops(
+    nums: Sequence[int], logprobs: Sequence[Sequence[float]], tokens: Sequence[Sequence[int]]
+) -> list[Top]:
+    """Of every row as many as it asks for; logprobs, tokens: of those that ask, for any of them
+    enough.
+    """
+    found: list[Top] = [()] * len(nums)
+    asked = [index for index, num in enumerate(nums) if num]
+    for index, row, ids in zip(asked, logprobs, tokens, strict=True):
         found[index] = list(zip(row, ids, strict=True))[: nums[index]]
     return found
 

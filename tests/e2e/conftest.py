@@ -14,7 +14,7 @@ from runtime.grammar_store import GrammarStore
 from runtime.model.load import load_tokenizer
 from runtime.service import Service
 from runtime.tokenizer import Tokenizer
-from tests.fakes import Fickle, HashExecutor, Hope
+from tests.fakes import Fickle, HashExecutor, Hope, OverlappingExecutor
 from tests.tiny_llama import CONTEXT_LENGTH, VOCAB_SIZE
 
 
@@ -26,7 +26,8 @@ def tokenizer(tiny_llama_path: Path) -> Tokenizer:
 class HashService(Service):
     """The real service and engine around a fake executor; it guesses wherever there is a guess.
     `hopes`: sequences are let in without regard to what they will need, so that many are preempted.
-    `fickle`: every other time pages of the host are computed again.
+    `fickle`: every other time pages of the host are computed again. `overlaps`: nobody sees what a
+    step draws before the next one has been asked for, and nothing is guessed.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class HashService(Service):
         num_host_pages: int = 0,
         hopes: bool = False,
         fickle: bool = False,
+        overlaps: bool = False,
         model: type[HashExecutor] = HashExecutor,
         **options: Any,
     ) -> None:
-        config = RuntimeConfig(**{"speculation": "on", **options})
+        config = RuntimeConfig(**{"speculation": "auto" if overlaps else "on", **options})
+        model = OverlappingExecutor if overlaps else model
         self.tokenizer = tokenizer
         self.executor = model(
             vocab_size=VOCAB_SIZE,

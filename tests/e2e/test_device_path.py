@@ -1,4 +1,5 @@
-"""The executor of GPUs on the CPU: FlashInfer in plain torch, CUDA graphs on a tape.
+"""The executor of GPUs on the CPU: FlashInfer in plain torch, CUDA graphs on a tape, steps that
+overlap, unless tokens are guessed.
 
 Random programs through the real engine, loader, batches, index arrays, recorded decodes and draws
 of the device, against transformers' own forward over the whole text, one program at a time.
@@ -21,14 +22,16 @@ from runtime.grammar_store import GrammarStore
 from runtime.model.load import load_model
 from runtime.service import Service
 from runtime.tokenizer import Tokenizer
+from sgdsl.machine import Piece
 from sgdsl.seeds import derive_seed
 from tests import reference
+from tests.e2e.test_logprobs import ASKED, PROMPT, Table, check, model as table, score
 from tests.e2e.test_tiny_model import Logits, draw, model
 from tests.fake_flashinfer import fake_flashinfer
 from tests.runtime.attention.test_flashinfer import eager_sharing, nothing_shared
 from tests.tape import TapeRecorder
 
-__all__ = ["model"]
+__all__ = ["model", "table"]
 
 CONTEXT_LEN = 256
 
@@ -36,6 +39,12 @@ CASES: dict[str, dict[str, Any]] = {
     "eager": {"num_pages": 400, "graphs": False, "sharing": nothing_shared},
     "graphs": {"num_pages": 400, "graphs": True, "sharing": nothing_shared},
     "shared": {"num_pages": 400, "graphs": False, "sharing": eager_sharing},
+    "guesses": {
+        "num_pages": 400,
+        "graphs": True,
+        "sharing": nothing_shared,
+        "options": {"speculation": "on"},
+    },
     "small": {
         "num_pages": 125,
         "graphs": True,
@@ -110,3 +119,15 @@ def test_a_batch_is_what_the_programs_are_one_by_one(
         assert state.outcome.status in ("ok", "truncated"), state.outcome
         assert state.text() == expected.text
         assert {name: state[name] for name in expected.variables} == expected.variables
+
+
+def test_log_probabilities_are_the_models(
+    service: DeviceService, tokenizer: Tokenizer, table: Table
+) -> None:
+    """Of rows that ask for different ones, and are computed together."""
+    prompt = tokenizer.continue_with([], [Piece(PROMPT)])[1]
+    states = score.run_batch(
+        [{"prompt": PROMPT, "asked": asked} for asked in ASKED], backend=service
+    )
+    for state, asked in zip(states, ASKED, strict=True):
+        check(state.get_meta_info("x"), prompt, table, asked)
