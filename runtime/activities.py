@@ -7,7 +7,7 @@ scored then is for others to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from runtime.arrivals import Arrivals
@@ -106,6 +106,7 @@ class Activities:
         sampling = action.sampling
         taken = self._tokenizer.healable(line.sequence.tokens, literal_bytes)
         prefix = line.take_back(taken, self._tokenizer)
+        line.num_taken = taken
         matcher = None
         if (constraint := action.node.constraint) is not None:
             matcher = self._grammars.matcher(
@@ -129,10 +130,13 @@ class Activities:
             limit=limit,
             salt=line.run.cache_salt or "",
         )
-        if line.run.pins:
+        begun = self._begun(action, taken)
+        if line.run.pins or begun:
             key = None  # what it computes is what is asked for
         written = self._roster.shared.join(key, line)
         if written is None:
+            if not self._arrivals.take_begun(line, begun):
+                return
             line.sequence.cached = line.sequence.valid
             if not list(self._arrivals.take_forced(line)):
                 self._roster.draw(line)
@@ -142,6 +146,13 @@ class Activities:
             if self._arrivals.accept_token(line, Draw(token, is_forced=is_forced)):
                 return
         self._roster.leave(line)  # it waits for what another one draws
+
+    def _begun(self, action: Generate, taken: int) -> Sequence[int]:
+        """The tokens that another runtime has written of it; none, if they are not ours."""
+        begun = action.begun
+        if begun is None or begun.taken != taken or not self._tokenizer.knows(begun):
+            return ()
+        return begun.tokens
 
     def _ahead(self, line: Line) -> Ahead:
         """What the line may write before it parks."""

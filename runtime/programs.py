@@ -24,7 +24,7 @@ from runtime.scheduler import Scheduler
 from runtime.sharing import SharedOutputs
 from runtime.speculation import Speculation
 from runtime.tokenizer import Tokenizer
-from sgdsl.machine import Adopt, Append, Choose, Generate, Idle, Rewind, Spawn
+from sgdsl.machine import Adopt, Append, Choose, Generate, Idle, Replay, Rewind, Spawn
 from sgdsl.run import Run
 
 
@@ -49,6 +49,7 @@ class Programs:
         self.shared = SharedOutputs(enabled=share_outputs)
         self.roster = Roster(scheduler, self.shared)
         self.speculation = speculation
+        self.tokenizer = tokenizer
         self._scheduler = scheduler
         self._max_waiting = max_waiting
         self._max_waiting_tokens = max_waiting_tokens
@@ -183,12 +184,8 @@ class Programs:
         lines = self.roster.lines[line.run.id]
         while line.run.outcome is None:
             match line.run.next(line.branch_id):
-                case Adopt(child=child):
-                    line.adopt(lines[child])
-                case Rewind():
-                    line.rewind()
-                case Append(pieces=pieces):
-                    line.pending += pieces
+                case Append() as action:
+                    self._append(line, action)
                 case Generate() as action:
                     self._activities.generate(line, action, self._prepared[line.run.id])
                     if line.busy:
@@ -211,3 +208,15 @@ class Programs:
                     if idle is Idle.FINISHED:
                         del lines[line.branch_id]
                     return
+
+    def _append(self, line: Line, action: Append) -> None:
+        """Text that needs no model, wherever it comes from."""
+        match action:
+            case Adopt(child=child):
+                line.adopt(self.roster.lines[line.run.id][child])
+            case Rewind():
+                line.rewind()
+            case Replay():
+                line.replay(action, self.tokenizer)
+            case Append(pieces=pieces):
+                line.pending += pieces

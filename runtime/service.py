@@ -61,6 +61,11 @@ class Service(Closing):
     def max_in_flight(self) -> int:
         return self._max_in_flight
 
+    @property
+    def tokenizer_id(self) -> str:
+        """The same for runtimes that can go on from each other's tokens."""
+        return self._engine.programs.tokenizer.fingerprint
+
     def submit(self, run: Run) -> None:
         self._send(run, self._engine.programs.start)
 
