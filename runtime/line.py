@@ -18,7 +18,7 @@ from runtime.odds import Rate
 from runtime.prompt_logprobs import PromptLogprobs, told
 from runtime.sampling.random import stream_key, uniform
 from runtime.sampling.request import SampleRow, Top
-from runtime.scoring import Scoring
+from runtime.scoring import Scoring, Splitting
 from runtime.sequence import Sequence
 from runtime.tokenizer import BORDER_TOKENS, Tokenizer
 from sgdsl.graph import ROOT, Sampling
@@ -48,7 +48,7 @@ class Line:
         self.run = run
         self.sequence = Sequence()
         self.pending: list[Piece] = []
-        self.activity: Generation | Scoring | PromptLogprobs | None = None
+        self.activity: Generation | Scoring | PromptLogprobs | Splitting | None = None
         self.prompt: PromptLogprobs | None = None  # of the gen that is under way
         self.after: Callable[[], None] | None = (
             None  # when the prompt's log-probabilities are there

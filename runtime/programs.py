@@ -14,6 +14,7 @@ from contextlib import suppress
 from grammars import Constraint, Grammar
 from runtime.activities import Activities
 from runtime.arrivals import Arrivals
+from runtime.aside import Beside
 from runtime.batch import Batch, Grant
 from runtime.errors import OverloadedError
 from runtime.grammar_store import GrammarStore, Prepared
@@ -21,6 +22,7 @@ from runtime.line import Line
 from runtime.roster import Roster
 from runtime.sampling.request import Sampled, SampleRequest
 from runtime.scheduler import Scheduler
+from runtime.scoring import Scoring, Splitting
 from runtime.sharing import SharedOutputs
 from runtime.speculation import Speculation
 from runtime.tokenizer import Tokenizer
@@ -55,7 +57,13 @@ class Programs:
         self._max_waiting_tokens = max_waiting_tokens
         self._arrivals = Arrivals(self.roster, tokenizer, speculation, clock)
         self._activities = Activities(
-            self.roster, self._arrivals, tokenizer, grammars, max_tokens=max_tokens, clock=clock
+            self.roster,
+            self._arrivals,
+            tokenizer,
+            grammars,
+            max_tokens=max_tokens,
+            clock=clock,
+            resume=self._resume,
         )
         self._runs: dict[int, Run] = {}
         self._prepared: dict[int, dict[Constraint, Grammar | Exception]] = {}  # by run id
@@ -67,6 +75,10 @@ class Programs:
     @property
     def num_completion_tokens(self) -> int:
         return self._arrivals.num_completion_tokens
+
+    def work_beside(self, beside: Beside) -> None:
+        """Where to do what would hold up the steps."""
+        self._activities.beside = beside
 
     # Runs come, change and go.
 
@@ -110,6 +122,16 @@ class Programs:
             run.finish_cancelled("the run was cancelled")
             return
         self._advance(run, [line for line in self.roster.lines[run.id].values() if not line.busy])
+
+    def _resume(self, line: Line, splitting: Splitting, made: Callable[[], Scoring]) -> None:
+        """The options of the line's select are tokenised, if it still waits for that."""
+        run = line.run
+        if run.id not in self._runs or line.activity is not splitting:
+            return
+        line.activity = None
+        self.roster.guard(line, lambda: self._activities.begin_scoring(line, made()))
+        if line.failed or run.outcome is not None:
+            self._advance(run, [line])
 
     def fail_all(self, cause: BaseException) -> None:
         """The engine does not go on, whatever state it is in: every run ends with the cause."""
