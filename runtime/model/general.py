@@ -19,6 +19,7 @@ from transformers import AttentionInterface
 from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import ModelShape, context_len_of, widest_of
+from runtime.model.experts import fill_experts
 from runtime.model.probe import NUM_PROBED, PROBE, AlonePlan, Probe
 from runtime.model.shard import Ranks, shard
 
@@ -152,6 +153,10 @@ class GeneralModel:
             num_heads=shape.num_heads // ranks.num_ranks,
             num_kv_heads=shape.num_kv_heads // ranks.num_ranks,
         )
+
+    def fill_experts(self, multiple: int) -> None:
+        """Have each expert, if there are any, compute whole multiples of rows."""
+        fill_experts(self._decoder, multiple)
 
     def to(self, device: torch.device) -> None:
         self._model.to(device)

@@ -16,6 +16,7 @@ from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import Model
+from runtime.model.general import GeneralModel
 from runtime.model.invariant import InvariantModel
 from runtime.model.load import load_model
 from runtime.sequence import Sequence
@@ -36,6 +37,9 @@ KINDS = {
     "gpt 2": "float32",
     "phi 3, a window": "float32",
     "cohere 2": "float32",
+    "mixtral": "float32",
+    "qwen 3, experts": "bfloat16",
+    "gpt oss": "float32",
 }
 
 
@@ -150,6 +154,10 @@ def test_log_probabilities_are_the_same_numbers_with_any_cache_budget_and_pool(
     assert found[1:] == found[:1] * 3
 
 
-def test_a_model_whose_rows_share_experts_is_refused(write_model: WriteModel) -> None:
+def test_experts_that_are_given_any_number_of_rows_are_refused(
+    write_model: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a family that has its own way to compute them."""
+    monkeypatch.setattr(GeneralModel, "fill_experts", lambda *_: None)
     with pytest.raises(UnsupportedModelError, match="batch_invariant=True cannot be had for this"):
         Runtime(write_model(FAMILIES["mixtral"]), kv_bytes=1 << 20, batch_invariant=True)
