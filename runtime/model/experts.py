@@ -33,7 +33,7 @@ def filled_experts(
     num_rows, top_k = top_k_index.shape
     chosen = top_k_index.reshape(-1)
     found = hidden.new_empty(num_rows * top_k, hidden.shape[-1])
-    for expert in chosen.unique().tolist():
+    for expert in torch.unique(chosen).tolist():
         places = (chosen == expert).nonzero()[:, 0]
         missing = -len(places) % experts.sgdsl_multiple
         given = functional.pad(hidden[places // top_k], (0, 0, 0, missing))

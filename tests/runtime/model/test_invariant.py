@@ -19,6 +19,7 @@ from runtime.model.base import Model
 from runtime.model.general import GeneralModel
 from runtime.model.invariant import InvariantModel
 from runtime.model.load import load_model
+from runtime.model.probe import AlonePlan
 from runtime.sequence import Sequence
 from runtime.token_tree import TokenTree
 from tests.fakes import Hope
@@ -152,6 +153,18 @@ def test_log_probabilities_are_the_same_numbers_with_any_cache_budget_and_pool(
         assert runtime.scheduler_counts.preemptions > 0
     assert len(found[0]) == len(PROMPTS)
     assert found[1:] == found[:1] * 3
+
+
+@pytest.mark.parametrize("family", ["mixtral", "qwen 3, experts", "gpt oss", "deepseek 3"])
+def test_experts_that_are_filled_up_are_transformers_own(
+    family: str, write_model: WriteModel
+) -> None:
+    model = load_model(write_model(FAMILIES[family]))
+    tokens = torch.arange(3, 40)
+    with torch.inference_mode():
+        expected = model.hidden(tokens, tokens - 3, AlonePlan())
+        found = InvariantModel(model).hidden(tokens, tokens - 3, AlonePlan())
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_experts_that_are_given_any_number_of_rows_are_refused(
