@@ -224,14 +224,19 @@ class Scheduler:
         for sequence, gap in zip(running, gaps, strict=True):
             share = budget if is_alone or sequence.tree is None else -(-budget // 2)
             num_tokens = gap if gap <= 1 else min(gap, share)
-            if num_tokens <= 0 or sequence.id in gone:
+            if num_tokens <= 0 or (gone and sequence.id in gone):
                 continue
-            while sequence.id not in gone and not self._tables.extend(sequence, num_tokens):
-                gone.add(self._preempt(grants).id)
-            if sequence.id not in gone:
+            while not self._tables.extend(sequence, num_tokens):
+                left = self._preempt(grants)
+                gone.add(left.id)
+                if left is sequence:
+                    break
+            else:
                 grants.append(Grant(sequence, sequence.computed, num_tokens))
                 budget -= num_tokens if gap > 1 else 0
-        return self._token_budget - sum(grant.num_tokens for grant in grants)
+        if gone:  # some of what was granted, or kept for decodes, is free again
+            budget = self._token_budget - sum(grant.num_tokens for grant in grants)
+        return budget
 
     def _preempt(self, grants: list[Grant]) -> Sequence:
         """Pages have run out: somebody gives its own back."""
