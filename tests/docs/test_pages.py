@@ -3,8 +3,8 @@
 * The Python blocks of a section run in order, in one module that has `sgl`; where no backend is
   named they meet a `MockBackend()`. A `text` block right behind one is what it prints (`...` stands
   for anything). A snippet's lines are those of `program.py`.
-* `"path/to/model"` is a tiny random model. A section with a block marked `python model` needs the
-  default model.
+* `"path/to/model"` is a tiny random model, `path/to/out` a place to write to. A section with a
+  block marked `python model` needs the default model.
 * A command of `.venv/bin/sgdsl` is run, and what stands below it is what it prints. Other commands
   are other tests' work, or take long: what they call must exist and must know the options that are
   shown.
@@ -33,6 +33,7 @@ import sgdsl as sgl
 from tests.docs.markdown import PAGES, ROOT, Section, anchors_of, links_of, sections_of
 
 PLACEHOLDER = "path/to/model"
+WRITTEN = "path/to/out"
 SECTIONS = [each for page in PAGES for each in sections_of(page)]
 _OUTPUT = doctest.OutputChecker()
 _LENIENT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -146,8 +147,10 @@ def options_of(*target: str) -> set[str]:
 
 @pytest.mark.model
 @pytest.mark.parametrize("command", [c for c in commands() if ".venv/bin/sgdsl" in c])
-def test_a_command_of_ours_runs(command: str, tiny_llama_path: Path) -> None:
-    words = shlex.split(command.replace(PLACEHOLDER, str(tiny_llama_path)))
+def test_a_command_of_ours_runs(command: str, tiny_llama_path: Path, tmp_path: Path) -> None:
+    words = shlex.split(
+        command.replace(PLACEHOLDER, str(tiny_llama_path)).replace(WRITTEN, str(tmp_path / "out"))
+    )
     program = Path(sys.executable).parent / Path(words[0]).name
     done = subprocess.run(
         [program, *words[1:]], cwd=ROOT, capture_output=True, check=True, text=True
