@@ -565,7 +565,7 @@ def test_a_text_arrives_in_pieces(program: Any) -> None:
     heard = threading.Event()
 
     def last(request: Request) -> str:
-        assert heard.wait(10)  # nobody has to wait for the end
+        assert heard.wait(PATIENCE_S)  # nobody has to wait for the end
         return " four"
 
     async def main() -> Any:
