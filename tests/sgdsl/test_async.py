@@ -22,7 +22,7 @@ from sgdsl.run import Run
 from tests.patience import PATIENCE_S, await_that
 from tests.sgdsl.backends import ThreadedBackend
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 SOON_S = 0.05
 
 

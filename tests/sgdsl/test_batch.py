@@ -21,7 +21,7 @@ from sgdsl.batch import TICK_S
 from sgdsl.run import Run
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 @sgl.function

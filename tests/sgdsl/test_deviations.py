@@ -18,7 +18,7 @@ from sgdsl.backends.script import Request
 from sgdsl.choices import ChoiceScores
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 DOWN = MockBackend({"a": OSError("down")})
 
 

@@ -34,7 +34,7 @@ from tests.sgdsl.providers.fake import (
 )
 from tests.sgdsl.providers.raw import chunk, head, raw_server, reset
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 class Endless(httpx2.AsyncByteStream):
