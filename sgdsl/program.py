@@ -7,6 +7,7 @@ is the business of `calls`; it knows nothing of how a body, a batch or a trace g
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -76,6 +77,22 @@ class Program(Generic[R]):
         self._calls = self._calls_kind(body, self._bound, num_api_spec_tokens=num_api_spec_tokens)
         self.parameters = self._calls.parameters.names
         functools.update_wrapper(self, body)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The parameters that every row has to give."""
+        return self._parameters.required
+
+    @property
+    def source(self) -> str:
+        """What it does, as a text that changes with it: its code, and what was bound ahead. What it
+        calls is not in it.
+        """
+        try:
+            code = inspect.getsource(self._body)
+        except (OSError, TypeError):  # made by no file
+            code = f"{self._body.__code__.co_code!r} {self._body.__code__.co_consts!r}"
+        return f"{code}\n{sorted(self._bound.items())!r}"
 
     def __repr__(self) -> str:
         return f"<program {self.__name__}({', '.join(self.parameters)})>"
@@ -272,6 +289,7 @@ class Program(Generic[R]):
         `num_threads` (it is "auto") bounds the threads that run bodies; a program that does not
         wait needs one, an `async def` body none. `backend`, `progress_bar` and the sampling
         arguments are those of `run`; with `seed`, row i gets its own seed, made of `seed` and i.
+        `row_seed(row)` is a row's seed, for rows that are to come to the same in any place.
         `messages`: the conversation that all rows start from, or a list with one for each row.
         """
         if generator_style and as_completed:

@@ -28,6 +28,8 @@ from tests.runtime.model.test_families import PROMPTS, run
 from tests.runtime.model.tiny_models import FAMILIES
 from tests.tiny_llama import VOCAB_SIZE
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 PAGE, NUM_PAGES = 16, 128
 KINDS = {
     "llama": "float32",
