@@ -81,7 +81,7 @@ class Program(Generic[R]):
     @property
     def required(self) -> tuple[str, ...]:
         """The parameters that every row has to give."""
-        return self._parameters.required
+        return self._calls.parameters.required
 
     @property
     def source(self) -> str:
