@@ -161,12 +161,18 @@ class GeneralModel:
     def to(self, device: torch.device) -> None:
         self._model.to(device)
 
-    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
-        """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
+    def hidden(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        needed: Tensor | None = None,
+    ) -> Tensor:
+        """See `Model`."""
         step = Step(plan, self._kinds, self.shape.head_dim)
         out = self._decoder(**_inputs(token_ids, positions), attention_step=step)
         hidden: Tensor = out.last_hidden_state[0]
-        return hidden
+        return hidden if needed is None else hidden[needed]
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.

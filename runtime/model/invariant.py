@@ -53,15 +53,25 @@ class InvariantModel:
             "experts, or leave it off"
         )
 
-    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
-        """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
+    def hidden(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        needed: Tensor | None = None,
+    ) -> Tensor:
+        """See `Model`."""
         num_tokens = len(token_ids)
         missing = self._missing(num_tokens)
         ids, places = (
             functional.pad(token_ids, (0, missing)),
             functional.pad(positions, (0, missing)),
         )
-        return self._model.hidden(ids, places, _Unfilled(plan, num_tokens))[:num_tokens]
+        own = _Unfilled(plan, num_tokens)
+        if needed is None:
+            return self._model.hidden(ids, places, own)[:num_tokens]
+        filled = functional.pad(needed, (0, self._missing(len(needed))))
+        return self._model.hidden(ids, places, own, filled)[: len(needed)]
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.
