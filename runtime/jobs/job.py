@@ -196,6 +196,10 @@ class Job:
 
 
 def model_of(backend: Backend) -> str:
-    """What tells the backend's model from others: of one of this process a digest of its files."""
+    """What tells the backend's model from others: of one of this process a digest of its files, of
+    a provider its name there.
+    """
     tell = getattr(backend, "model_identity", None)
-    return type(backend).__name__ if tell is None else str(tell())
+    if tell is not None:
+        return str(tell())
+    return f"{type(backend).__name__} {getattr(backend, 'model', '')}".strip()

@@ -42,7 +42,7 @@ def _processor() -> str:
     return " ".join([torch.backends.cpu.get_cpu_capability(), *flags])
 
 
-def digest_of(folder: Path, *, but: Path) -> str:
+def digest_of(folder: Path, *, but: Path | None = None) -> str:
     """Of the names and the whole contents of all its files but hidden ones: a fine-tune may differ
     from its model in a few bytes anywhere, and sizes, headers or samples would not tell them apart.
     """
@@ -53,6 +53,7 @@ def digest_of(folder: Path, *, but: Path) -> str:
     return digest.hexdigest()
 
 
-def _belongs(path: Path, folder: Path, but: Path) -> bool:
+def _belongs(path: Path, folder: Path, but: Path | None) -> bool:
     hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return path.is_file() and not hidden and path.resolve() != but.resolve()
+    aside = but is not None and path.resolve() == but.resolve()
+    return path.is_file() and not hidden and not aside

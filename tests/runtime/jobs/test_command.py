@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,18 @@ def test_a_job_writes_a_record_for_each_row_and_goes_on(
     assert (figures["num_resumed"], figures["completion_tokens"]) == (6, 0)
     assert extract(tiny_llama_path, "-o", "out.jsonl", "--quiet") == 2
     assert "another prompt" in capsys.readouterr().err
+
+
+def test_another_model_is_refused(
+    folder: Path, tiny_llama_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tiny_llama_path, folder / "same")
+    assert extract(tiny_llama_path, "-o", "out.jsonl", "--quiet") == 0
+    assert extract(folder / "same", "-o", "out.jsonl", "--quiet") == 0
+    (folder / "same" / "generation_config.json").write_text("{}")
+    assert extract(folder / "same", "-o", "out.jsonl", "--quiet") == 2
+    assert "another model:" in capsys.readouterr().err
+    assert extract(folder / "same", "-o", "out.jsonl", "--quiet", "--force") == 0
 
 
 def test_a_dry_run_shows_what_is_asked_and_writes_nothing(
