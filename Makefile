@@ -34,8 +34,9 @@ endif
 demo: $(INSTALLED)
 	$(BIN)/python examples/extract_packages.py $(ARGS)
 
+# A process for each core, each with whole files of tests, the small ones last; in one: ARGS="-n 0".
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # FlashInfer and Triton take 2 GB, so `make test` goes without: it binds calls to a snapshot of the
 # signatures, which this compares with the package's, and skips the kernel, which this interprets.

@@ -68,11 +68,13 @@ class EqualTexts:
         scaled = exact / Fraction(10) ** exponent
         mantissa = Decimal(scaled.numerator) / Decimal(scaled.denominator)
         digits = lower_number(algebra, NumberShape(low=mantissa, high=mantissa))
-        sign = b"-" if exponent < 0 else b"+"
+        plus = 0 if exponent < 0 else 1 << ord("+")
+        minus = 0 if exponent > 0 else 1 << ord("-")  # 1e-0 is 1, too
+        sign = algebra.byte_set(plus | minus)
         exponents = algebra.sequence(
             [
                 algebra.byte_set(1 << ord("e") | 1 << ord("E")),
-                algebra.literal(sign) if exponent < 0 else algebra.optional(algebra.literal(sign)),
+                sign if exponent < 0 else algebra.optional(sign),
                 algebra.repeat(algebra.literal(b"0"), 0, 2),
                 algebra.literal(str(abs(exponent)).encode()),
             ]

@@ -7,10 +7,11 @@ scored then is for others to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from runtime.arrivals import Arrivals
+from runtime.aside import Beside, at_once
 from runtime.errors import ContextLengthError
 from runtime.foresight import Ahead, foresee
 from runtime.generation import Generation
@@ -19,15 +20,20 @@ from runtime.line import Line
 from runtime.prompt_logprobs import PromptLogprobs
 from runtime.roster import Roster
 from runtime.sampling.request import Draw
-from runtime.scoring import Scoring
+from runtime.scoring import Scoring, Splitting, are_many
 from runtime.sharing import key_of
 from runtime.tokenizer import Tokenizer
 from sgdsl.graph import Sampling
 from sgdsl.machine import Choose, Generate
 
+Resume = Callable[[Line, Splitting, Callable[[], Scoring]], None]
+
 
 class Activities:
-    """`max_tokens` of a sequence: by the context and by the pool, of which pins take a part."""
+    """`max_tokens` of a sequence: by the context and by the pool, of which pins take a part.
+    `beside`: where many options are tokenised, while other lines go on. `resume`: has the line
+    score them then.
+    """
 
     def __init__(
         self,
@@ -38,6 +44,7 @@ class Activities:
         *,
         max_tokens: int,
         clock: Callable[[], float],
+        resume: Resume,
     ) -> None:
         self._roster = roster
         self._arrivals = arrivals
@@ -45,6 +52,8 @@ class Activities:
         self._grammars = grammars
         self._max_tokens = max_tokens
         self._clock = clock
+        self.beside: Beside = at_once
+        self.resume = resume
 
     def generate(self, line: Line, action: Generate, prepared: Prepared) -> None:
         """Text becomes tokens; then the prompt is scored, if that is asked for, then written on.
@@ -79,12 +88,20 @@ class Activities:
         line.flush(self._tokenizer)
         line.num_prompt_tokens = len(line.sequence.tokens)
         self._roster.leave(line)
-        scoring = Scoring(
+        prepare = partial(
+            Scoring,
             self._tokenizer,
-            line.sequence.tokens,
+            list(line.sequence.tokens),
             node.choices,
             unconditional=node.method.needs_unconditional,
         )
+        if not are_many(node.choices):
+            self.begin_scoring(line, prepare())
+            return
+        line.activity = splitting = Splitting()
+        self.beside(prepare, partial(self.resume, line, splitting))
+
+    def begin_scoring(self, line: Line, scoring: Scoring) -> None:
         self._limit(1, scoring.num_tokens - 1)
         line.begin(scoring, Sampling(), now=self._clock())
         self._roster.compute(line, scoring.sequences)
@@ -106,6 +123,7 @@ class Activities:
         sampling = action.sampling
         taken = self._tokenizer.healable(line.sequence.tokens, literal_bytes)
         prefix = line.take_back(taken, self._tokenizer)
+        line.num_taken = taken
         matcher = None
         if (constraint := action.node.constraint) is not None:
             matcher = self._grammars.matcher(
@@ -129,10 +147,13 @@ class Activities:
             limit=limit,
             salt=line.run.cache_salt or "",
         )
-        if line.run.pins:
+        begun = self._begun(action, taken)
+        if line.run.pins or begun:
             key = None  # what it computes is what is asked for
         written = self._roster.shared.join(key, line)
         if written is None:
+            if not self._arrivals.take_begun(line, begun):
+                return
             line.sequence.cached = line.sequence.valid
             if not list(self._arrivals.take_forced(line)):
                 self._roster.draw(line)
@@ -142,6 +163,13 @@ class Activities:
             if self._arrivals.accept_token(line, Draw(token, is_forced=is_forced)):
                 return
         self._roster.leave(line)  # it waits for what another one draws
+
+    def _begun(self, action: Generate, taken: int) -> Sequence[int]:
+        """The tokens that another runtime has written of it; none, if they are not ours."""
+        begun = action.begun
+        if begun is None or begun.taken != taken or not self._tokenizer.knows(begun):
+            return ()
+        return begun.tokens
 
     def _ahead(self, line: Line) -> Ahead:
         """What the line may write before it parks."""

@@ -36,7 +36,7 @@ from runtime.sharing import Drawn
 from runtime.speculation import Speculation
 from runtime.tokenizer import Tokenizer
 from sgdsl.errors import BackendError
-from sgdsl.machine import Completion, Piece
+from sgdsl.machine import Completion, Piece, Spelling
 
 NOTHING_TO_DRAW = (
     "there was no token to draw: the model's logits are not numbers, or all tokens are forbidden"
@@ -188,6 +188,14 @@ class Arrivals:
             if leader.activity is not generation or leader.failed:
                 return
 
+    def take_begun(self, line: Line, tokens: List[int]) -> bool:
+        """Write what another runtime has written of it. True when the line goes on from there."""
+        for token in tokens:
+            draw = Draw(token, is_forced=_is_forced(line.generation))
+            if self.accept_token(line, draw):
+                return False
+        return True
+
     def _share(self, leader: Line, draw: Draw, *, is_known: bool = False) -> Iterator[Line]:
         """A token for the line that is computed, and for those that write the same."""
         followers: List[Line] = []
@@ -240,7 +248,7 @@ class Arrivals:
             self.end_generation(line)
             return True
         if line.run.streaming:
-            return not roster.guard(line, partial(_show, line))
+            return not roster.guard(line, partial(self._show, line))
         return False
 
     def _peek(self, line: Line, top: Top) -> bool:
@@ -265,9 +273,23 @@ class Arrivals:
             self._roster.scheduler.usage.saw(len(generation.tokens), line.limit)
         if line.run.pins:
             self._roster.scheduler.pins.hold(line.run.id, line.sequence.nodes)
+        spelling = self._spelling(line, ending.kept, residue=ending.residue)
         line.end_generation(ending)
-        completion = Completion(ending.text, meta=meta, truncated=ending.truncated)
+        completion = Completion(ending.text, meta, ending.truncated, spelling)
         self._roster.guard(line, partial(line.run.complete, line.branch_id, completion))
+
+    def _show(self, line: Line) -> None:
+        generation, asks = line.generation, line.sampling
+        spelling = None
+        # What is asked of a token is not known elsewhere.
+        if line.run.spells and not (asks.wants_logprobs or asks.top_logprobs_num):
+            spelling = self._spelling(line, len(generation.tokens))
+        line.run.stream(line.branch_id, generation.text, spelling)
+
+    def _spelling(self, line: Line, num_tokens: int, *, residue: str = "") -> Spelling:
+        """Of what the line has written."""
+        tokens = tuple(line.generation.tokens[:num_tokens])
+        return Spelling(self._tokenizer.fingerprint, line.num_taken, tokens, residue)
 
     # Scores.
 
@@ -311,7 +333,3 @@ def _is_forced(generation: Generation) -> bool:
     with suppress(CompileBudgetError):
         return generation.forced_token is not None
     return False
-
-
-def _show(line: Line) -> None:
-    line.run.stream(line.branch_id, line.generation.text)

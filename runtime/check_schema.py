@@ -7,12 +7,12 @@ business of `runtime.schema_report`. Must stay quick to import: see `runtime.cli
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runtime.named_objects import load_object
 from sgdsl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _maker(options: argparse.Namespace) -> Callable[[], Constraint]:
     if options.regex is not None:
         return lambda: grammars.Regex(options.regex)
     if options.type is not None:
-        tp = _load(options.type)
+        tp = load_object(options.type, "--type")
         return lambda: grammars.TypeOf(tp, **given)
     text = _read(options.grammar)
     return lambda: grammars.Cfg(text)
@@ -163,22 +163,6 @@ def _resource(given: str) -> tuple[str, str]:
     if not (uri and sign and file):
         raise UsageError(f"--resource {given!r} is not of the form URI=FILE")
     return uri, _read(file)
-
-
-def _load(name: str) -> Any:
-    """The object that `module:name` means; modules of the current folder are found, too."""
-    module, sign, path = name.partition(":")
-    if not (module and sign and path):
-        raise UsageError(f"--type {name!r} is not of the form MODULE:NAME")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"--type {name!r} cannot be loaded: {error}") from None
-    return found
 
 
 # -- the vocabulary --------------------------------------------------------------------------------

@@ -107,8 +107,23 @@ def _add_serve(subparsers: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
+def _add_extract(subparsers: Subparsers) -> None:
+    from runtime.jobs.command import add_arguments, run
+
+    parser = subparsers.add_parser(
+        "extract",
+        help="read records out of documents, any number of them",
+        description="Read a record out of every row of INPUT. Each row's outcome is written to a "
+        "journal beside the output as soon as it has ended: run the same command again to go on "
+        "where it was stopped or killed. Ctrl-C once lets the rows in flight end.",
+    )
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
 _SUBCOMMANDS: tuple[Callable[[Subparsers], None], ...] = (
     _add_pull,
     _add_check_schema,
     _add_serve,
+    _add_extract,
 )

@@ -1,6 +1,10 @@
-"""Displacement: who leaves so that a sequence of higher priority can run.
+"""Displacement: who leaves so that others can run.
 
 Owns who may be made to leave, how often, and in which order; changes nothing.
+
+Age alone would be enough for progress: if only the youngest ever leaves, the oldest stays to its
+end. Who leaves although somebody younger runs, because of priorities, is counted, and when it has
+left often enough only its age counts: so the oldest stays all the same, a few times later.
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ from runtime.cache.nodes import PageNode
 from runtime.sequence import Sequence
 
 MAX_DISPLACED = 4
-"""Times that a sequence leaves for others between two parks. Then it stays until it parks or ends,
-so that what displacements make be computed again is at most four times what it came to.
+"""Times that a sequence leaves between two parks although a younger one stays. Then it stays while
+a younger one runs, until it parks or ends, so that what priorities make be computed again is at
+most four times what it came to.
 """
 
 
@@ -35,6 +40,15 @@ def who_leaves(
         return []
     count = bisect_left(range(1, len(lower)), True, key=lambda num: is_room(lower[:num])) + 1
     return lower[:count]
+
+
+def who_gives_pages(running: List[Sequence]) -> Sequence:
+    """When pages have run out, of those that run, the oldest first: of the lowest priority, the
+    youngest.
+    """
+    *older, youngest = running
+    may = [youngest, *(each for each in reversed(older) if each.displaced < MAX_DISPLACED)]
+    return min(may, key=lambda each: each.priority)
 
 
 def num_pages_of(leaving: List[Sequence], path: List[PageNode]) -> int:

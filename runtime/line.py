@@ -18,11 +18,11 @@ from runtime.odds import Rate
 from runtime.prompt_logprobs import PromptLogprobs, told
 from runtime.sampling.random import stream_key, uniform
 from runtime.sampling.request import SampleRow, Top
-from runtime.scoring import Scoring
+from runtime.scoring import Scoring, Splitting
 from runtime.sequence import Sequence
 from runtime.tokenizer import BORDER_TOKENS, Tokenizer
 from sgdsl.graph import ROOT, Sampling
-from sgdsl.machine import Piece
+from sgdsl.machine import Piece, Replay, Spelling
 from sgdsl.run import Run
 
 
@@ -48,7 +48,7 @@ class Line:
         self.run = run
         self.sequence = Sequence()
         self.pending: list[Piece] = []
-        self.activity: Generation | Scoring | PromptLogprobs | None = None
+        self.activity: Generation | Scoring | PromptLogprobs | Splitting | None = None
         self.prompt: PromptLogprobs | None = None  # of the gen that is under way
         self.after: Callable[[], None] | None = (
             None  # when the prompt's log-probabilities are there
@@ -61,6 +61,7 @@ class Line:
         self.num_prompt_tokens = 0  # before the border, in tokens
         self.num_known = 0  # of the sequence, when the generation began
         self.limit = 0  # tokens that the generation may draw
+        self.num_taken = 0  # tokens before it that it spells again
         self.logprobs: list[float] = []
         self.tops: list[Top] = []
         self.draft = Draft()  # of this step
@@ -91,6 +92,37 @@ class Line:
         assert self.mark is not None, "a fork leaves a mark"
         self._continue(self.mark.keep, child.sequence.tokens[self.mark.keep :])
         self.pending = list(child.pending)
+
+    def replay(self, action: Replay, tokenizer: Tokenizer) -> None:
+        """What another runtime was answered there: by its tokens, where they are ours too. So what
+        follows is what would have followed there.
+        """
+        completion = action.completion
+        if completion is not None:
+            self.set_mark()
+        self.flush(tokenizer)
+        spelling = None if completion is None else completion.spelling
+        if (
+            completion is None
+            or spelling is None
+            or not self._fits(completion.text, spelling, tokenizer)
+        ):
+            self.pending += action.pieces
+            return
+        self.sequence.replace_tail(len(self.sequence.tokens) - spelling.taken, spelling.tokens)
+        if spelling.residue:
+            self.pending.append(Piece(spelling.residue, written=True))
+
+    def _fits(self, text: str, spelling: Spelling, tokenizer: Tokenizer) -> bool:
+        """Whether these tokens are that text, behind those that the line has."""
+        tokens, taken = self.sequence.tokens, spelling.taken
+        if not (tokenizer.knows(spelling) and taken < len(tokens)):
+            return False
+        before, written = (
+            tokenizer.decode(each) for each in (tokens[len(tokens) - taken :], spelling.tokens)
+        )
+        said = written[len(before) :].decode("utf-8", "replace") + spelling.residue
+        return written.startswith(before) and said == text
 
     def _continue(self, keep: int, following: list[int]) -> None:
         """Put `following` behind the first `keep` tokens; what stays the same stays computed."""

@@ -30,7 +30,7 @@ from runtime.executor.parallel import Followers, LeadingExecutor, make_part
 from runtime.executor.runner import ModelRunner
 from runtime.grammar_store import GrammarStore
 from runtime.model.base import Model
-from runtime.model.identity import identity_of
+from runtime.model.identity import digest_of, identity_of
 from runtime.model.load import check_splittable, load_model, load_tokenizer
 from runtime.models import resolve_model
 from runtime.service import Service
@@ -195,6 +195,12 @@ class Runtime(Service):
             "kv_dtype": str(self._kv_dtype),
             "page_size": str(self.config.page_size),
         }
+
+    def model_identity(self) -> str:
+        """The same for the same files and type of weights, wherever they are."""
+        dtype = weights_dtype(self.config.dtype, self.device)
+        file = self.config.prefix_file
+        return f"{digest_of(self.folder, but=None if file is None else Path(file))} {dtype}"
 
     def save_prefixes(self) -> int:
         """Write the prefix file, and return the tokens in it. The engine stands still while their

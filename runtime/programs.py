@@ -14,6 +14,7 @@ from contextlib import suppress
 from grammars import Constraint, Grammar
 from runtime.activities import Activities
 from runtime.arrivals import Arrivals
+from runtime.aside import Beside
 from runtime.batch import Batch, Grant
 from runtime.errors import OverloadedError
 from runtime.grammar_store import GrammarStore, Prepared
@@ -21,10 +22,11 @@ from runtime.line import Line
 from runtime.roster import Roster
 from runtime.sampling.request import Sampled, SampleRequest
 from runtime.scheduler import Scheduler
+from runtime.scoring import Scoring, Splitting
 from runtime.sharing import SharedOutputs
 from runtime.speculation import Speculation
 from runtime.tokenizer import Tokenizer
-from sgdsl.machine import Adopt, Append, Choose, Generate, Idle, Rewind, Spawn
+from sgdsl.machine import Adopt, Append, Choose, Generate, Idle, Replay, Rewind, Spawn
 from sgdsl.run import Run
 
 
@@ -49,12 +51,19 @@ class Programs:
         self.shared = SharedOutputs(enabled=share_outputs)
         self.roster = Roster(scheduler, self.shared)
         self.speculation = speculation
+        self.tokenizer = tokenizer
         self._scheduler = scheduler
         self._max_waiting = max_waiting
         self._max_waiting_tokens = max_waiting_tokens
         self._arrivals = Arrivals(self.roster, tokenizer, speculation, clock)
         self._activities = Activities(
-            self.roster, self._arrivals, tokenizer, grammars, max_tokens=max_tokens, clock=clock
+            self.roster,
+            self._arrivals,
+            tokenizer,
+            grammars,
+            max_tokens=max_tokens,
+            clock=clock,
+            resume=self._resume,
         )
         self._runs: dict[int, Run] = {}
         self._prepared: dict[int, dict[Constraint, Grammar | Exception]] = {}  # by run id
@@ -66,6 +75,10 @@ class Programs:
     @property
     def num_completion_tokens(self) -> int:
         return self._arrivals.num_completion_tokens
+
+    def work_beside(self, beside: Beside) -> None:
+        """Where to do what would hold up the steps."""
+        self._activities.beside = beside
 
     # Runs come, change and go.
 
@@ -109,6 +122,16 @@ class Programs:
             run.finish_cancelled("the run was cancelled")
             return
         self._advance(run, [line for line in self.roster.lines[run.id].values() if not line.busy])
+
+    def _resume(self, line: Line, splitting: Splitting, made: Callable[[], Scoring]) -> None:
+        """The options of the line's select are tokenised, if it still waits for that."""
+        run = line.run
+        if run.id not in self._runs or line.activity is not splitting:
+            return
+        line.activity = None
+        self.roster.guard(line, lambda: self._activities.begin_scoring(line, made()))
+        if line.failed or run.outcome is not None:
+            self._advance(run, [line])
 
     def fail_all(self, cause: BaseException) -> None:
         """The engine does not go on, whatever state it is in: every run ends with the cause."""
@@ -187,12 +210,8 @@ class Programs:
         lines = self.roster.lines[line.run.id]
         while line.run.outcome is None:
             match line.run.next(line.branch_id):
-                case Adopt(child=child):
-                    line.adopt(lines[child])
-                case Rewind():
-                    line.rewind()
-                case Append(pieces=pieces):
-                    line.pending += pieces
+                case Append() as action:
+                    self._append(line, action)
                 case Generate() as action:
                     self._activities.generate(line, action, self._prepared[line.run.id])
                     if line.busy:
@@ -215,3 +234,15 @@ class Programs:
                     if idle is Idle.FINISHED:
                         del lines[line.branch_id]
                     return
+
+    def _append(self, line: Line, action: Append) -> None:
+        """Text that needs no model, wherever it comes from."""
+        match action:
+            case Adopt(child=child):
+                line.adopt(self.roster.lines[line.run.id][child])
+            case Rewind():
+                line.rewind()
+            case Replay():
+                line.replay(action, self.tokenizer)
+            case Append(pieces=pieces):
+                line.pending += pieces

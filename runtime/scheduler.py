@@ -4,12 +4,11 @@ Owns who runs, the computed counts and the pages, and whether there is room for 
 clock, no tensor, no text; given the same calls it takes the same decisions. There is no prefill
 mode and no decode mode: a sequence has a gap, and a step grants it tokens.
 
-Who comes next is the policy's business, with two exceptions, so that nothing starves. Of those that
-wait, every `AGEING`th that is let in is the one that has waited longest. Of those that run, the
-ones let in earlier go first, and pages are taken from the one let in last, which comes back before
-all of its priority that wait: so the first one always makes progress, and everyone is the first one
-day. Who is next and finds no row or pages takes those of lower priority, of each a bounded number
-of times.
+Who comes next is the policy's business, with one exception: every `AGEING`th that is let in is the
+one that has waited longest. Whoever runs may have to leave, for lack of pages or for somebody of
+higher priority (`displacement` says who), and comes back before all of its priority that wait.
+Nothing starves: the one let in first leaves a bounded number of times at most, and makes progress
+from then on; and everyone is that one some day.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from runtime.cache.nodes import PageNode
 from runtime.cache.pins import Pins
 from runtime.cache.prefix import PrefixCache
 from runtime.cache.rates import Rates
-from runtime.displacement import may_leave, num_pages_of, who_leaves
+from runtime.displacement import may_leave, num_pages_of, who_gives_pages, who_leaves
 from runtime.foresight import Usage
 from runtime.page_tables import PageTables
 from runtime.policies import POLICIES, Policy
@@ -209,7 +208,7 @@ class Scheduler:
         self._token_budget = num_tokens // 2
         self._max_running = min(self._max_running, self._token_budget)
         while len(self._running) > self._max_running:
-            self._preempt(self._running[-1])
+            self._preempt([])
         for sequence in self._running:
             self._back_to_tokens(sequence)
         return True
@@ -227,43 +226,47 @@ class Scheduler:
         """One token for every decode first, then the wider gaps in order; returns what is left. Of
         that a tree, which may be larger than any text, leaves half to others.
         """
-        gaps = [sequence.gap for sequence in self._running]
+        running, gaps = [*self._running], [sequence.gap for sequence in self._running]
         budget = self._token_budget - gaps.count(1)
         is_alone = not self.num_waiting and sum(gap > 1 for gap in gaps) <= 1
-        position = 0
-        while position < len(self._running):
-            sequence, gap = self._running[position], gaps[position]
+        gone = set[int]()
+        for sequence, gap in zip(running, gaps, strict=True):
             share = budget if is_alone or sequence.tree is None else -(-budget // 2)
             num_tokens = gap if gap <= 1 else min(gap, share)
-            if num_tokens > 0:
-                if not self._make_room(sequence, num_tokens):
-                    break  # it was the youngest itself, and is waiting now
+            if num_tokens <= 0 or (gone and sequence.id in gone):
+                continue
+            while not self._tables.extend(sequence, num_tokens):
+                left = self._preempt(grants)
+                gone.add(left.id)
+                if left is sequence:
+                    break
+            else:
                 grants.append(Grant(sequence, sequence.computed, num_tokens))
                 budget -= num_tokens if gap > 1 else 0
-            position += 1
+        if gone:  # some of what was granted, or kept for decodes, is free again
+            budget = self._token_budget - sum(grant.num_tokens for grant in grants)
         return budget
 
-    def _make_room(self, sequence: Sequence, num_tokens: int) -> bool:
-        """Give the sequence pages for `num_tokens` more, the youngest's if there are no others."""
-        while not self._tables.extend(sequence, num_tokens):
-            youngest = self._running[-1]
-            self._preempt(youngest)
-            if youngest is sequence:
-                return False
-        return True
-
-    def _preempt(self, sequence: Sequence) -> None:
-        assert sequence is self._running[-1], "the youngest is preempted first"
-        self._set_back(sequence)
+    def _preempt(self, grants: list[Grant]) -> Sequence:
+        """Pages have run out: somebody gives its own back."""
+        sequence = who_gives_pages(self._running)
+        sequence.displaced += sequence is not self._running[-1]
+        self._set_back(sequence, grants)
         self.counts.preemptions += 1
         self.usage.was_too_low()
+        return sequence
 
-    def _set_back(self, sequence: Sequence) -> None:
-        """It loses its pages, and comes in again."""
+    def _set_back(self, sequence: Sequence, grants: list[Grant]) -> int:
+        """It loses its pages and what it was granted, and comes in again; returns these tokens."""
         self._running.remove(sequence)
         self.counts.lost_tokens += sequence.computed
         self._tables.release(sequence)
         insort(self._preempted, sequence, key=_by_admission)
+        freed = 0
+        for grant in [grant for grant in grants if grant.sequence is sequence]:
+            grants.remove(grant)
+            freed += grant.num_tokens
+        return freed
 
     def _may_displace(self) -> bool:
         """Whether somebody runs who would leave for one of those that do not."""
@@ -297,12 +300,9 @@ class Scheduler:
         freed = 0
         leaving = who_leaves(sequence, self._running, is_room)
         for each in leaving:
-            self._set_back(each)
+            freed += self._set_back(each, grants)
             each.displaced += 1
             self.counts.displacements += 1
-            for grant in [grant for grant in grants if grant.sequence is each]:
-                grants.remove(grant)
-                freed += grant.num_tokens
         return freed if leaving else None
 
     def _admit(self, grants: list[Grant], budget: int) -> None:

@@ -14,6 +14,18 @@ from runtime.tokenizer import Tokenizer
 from sgdsl.choices import ChoiceScores, Token
 from sgdsl.machine import Piece
 
+MANY, MANY_CHARS = 64, 16_384
+"""Options, and their characters: fewer are tokenised in the time of a step."""
+
+
+def are_many(choices: List[str]) -> bool:
+    """Whether it takes so long to tokenise them that other lines should not wait for it."""
+    return len(choices) > MANY or sum(map(len, choices)) > MANY_CHARS
+
+
+class Splitting:
+    """What a line does whose options are being tokenised: it waits."""
+
 
 class Scoring:
     """`tokens`: the prompt. All options are tokenised together with the end of the prompt, and

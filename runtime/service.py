@@ -12,6 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
+from runtime.aside import Aside
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread
 from runtime.grammar_store import GrammarStore, Prepared
@@ -46,8 +47,10 @@ class Service(Closing):
         self._chat_template = chat_template
         self._max_in_flight = max_in_flight
         self._thread = EngineThread(engine)
+        self._aside = Aside(self._thread.send)
+        engine.programs.work_beside(self._aside)
         # Also at the interpreter's exit: a thread that is inside torch then can crash it.
-        self._finalizer = weakref.finalize(self, self._thread.close)
+        self._finalizer = weakref.finalize(self, _end, self._thread, self._aside)
 
     caches_prefixes = True  # see `Program.cache`
 
@@ -60,6 +63,11 @@ class Service(Closing):
     @property
     def max_in_flight(self) -> int:
         return self._max_in_flight
+
+    @property
+    def tokenizer_id(self) -> str:
+        """The same for runtimes that can go on from each other's tokens."""
+        return self._engine.programs.tokenizer.fingerprint
 
     def submit(self, run: Run) -> None:
         self._send(run, self._engine.programs.start)
@@ -138,7 +146,7 @@ class Service(Closing):
         """Stop the engine. Runs under way end as failed; closing twice is fine."""
         self._refuse_own_thread()
         self._grammars.close()
-        self._thread.close()
+        _end(self._thread, self._aside)
 
     def shutdown(self) -> None:
         """The same as `close()`."""
@@ -174,3 +182,8 @@ class Service(Closing):
     def _refuse_own_thread(self) -> None:
         if self._thread.is_current:
             raise BackendError(ON_ENGINE_THREAD)
+
+
+def _end(thread: EngineThread, aside: Aside) -> None:
+    thread.close()
+    aside.close()

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from runtime.constants import Constants
 from runtime.models import BrokenModelError, ModelError
 from runtime.tokens import encoding, token_bytes
 from sgdsl.chat import ChatTemplate
-from sgdsl.machine import Piece
+from sgdsl.machine import Piece, Spelling
 
 BORDER_TOKENS = 8
 """How far back a border is re-split; text that hangs together for longer is cut where it stands."""
@@ -47,7 +48,8 @@ class Tokenizer:
                 f"the tokenizer is a {type(backend).__name__}, which has no tables to read; "
                 "choose a model with a tokenizer.json"
             )
-        core = FastTokenizer.from_str(backend.backend_tokenizer.to_str())
+        described = backend.backend_tokenizer.to_str()
+        core = FastTokenizer.from_str(described)
         core.no_padding()
         core.no_truncation()
         self.chat_template = chat_template
@@ -60,6 +62,7 @@ class Tokenizer:
             )
         self.token_bytes = known + [None] * (vocab_size - len(known))
         self.bos_token_ids = _leading_tokens(backend)
+        self._described = sha256(described.encode()).hexdigest()
         self._special_ids = {
             added.content: token_id
             for token_id, added in core.get_added_tokens_decoder().items()
@@ -71,6 +74,13 @@ class Tokenizer:
         for part in (self._encoding.begins, self._encoding.within):
             part.encode_special_tokens = True  # special tokens in plain text are plain text
         self._constants = Constants(self._encoding.within)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for tokenizers that split every text in the same way."""
+        leading, ends = self.bos_token_ids, sorted(self.eos_token_ids)
+        told = f"{self._described} {len(self.token_bytes)} {leading} {ends}"
+        return sha256(told.encode()).hexdigest()[:32]
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -125,6 +135,15 @@ class Tokenizer:
                 ids += known
             plain += rest
         return ids + (self.encode(plain) if begins else self.encode_within(plain))
+
+    def knows(self, spelling: Spelling) -> bool:
+        """Whether these are tokens of this tokenizer, as far as they tell by themselves."""
+        size = len(self.token_bytes)
+        return (
+            spelling.tokenizer == self.fingerprint
+            and 0 <= spelling.taken <= BORDER_TOKENS
+            and all(0 <= token < size for token in spelling.tokens)
+        )
 
     def decode(self, ids: Iterable[int]) -> bytes:
         """The bytes of these tokens; special ones have none."""

@@ -67,6 +67,7 @@ from sgdsl.threads import num_left_behind
 if TYPE_CHECKING:
     from runtime import Runtime
     from runtime.fleet import Fleet
+    from runtime.jobs.extract import extract
     from sgdsl.backends.anthropic import Anthropic
     from sgdsl.backends.lanes import Provider
     from sgdsl.backends.litellm import LiteLLM
@@ -122,6 +123,7 @@ __all__ = [
     "assistant",
     "assistant_begin",
     "assistant_end",
+    "extract",
     "flush_cache",
     "function",
     "gen",
@@ -160,6 +162,7 @@ _LAZY = {
     "RateLimit": "sgdsl.backends.policy",
     "Router": "sgdsl.backends.router",
     "Fleet": "runtime.fleet",
+    "extract": "runtime.jobs.extract",
 }
 
 if not TYPE_CHECKING:  # or every name would exist for a type checker

@@ -41,13 +41,28 @@ class Rewind(Append):
 
 
 @record
+class Spelling:
+    """The tokens of a gen's text, so that who goes on from it elsewhere goes on from the same ones.
+    `tokenizer`: whose they are; to any other one they mean nothing. `taken`: its first tokens spell
+    so many of those before it once more. `residue`: the end of the text, where it is behind them.
+    """
+
+    tokenizer: str
+    taken: int
+    tokens: tuple[int, ...]
+    residue: str = ""
+
+
+@record
 class Generate:
     """`sampling` is complete: the node's own, over the run's defaults, plus the role's stops, for
-    one completion. Its `seed`, if any, is this completion's own.
+    one completion. Its `seed`, if any, is this completion's own. `begun`: what another driver has
+    written of it, for one that can go on from there; its answer is all of the text.
     """
 
     node: Gen
     sampling: Sampling
+    begun: Spelling | None = None
 
 
 @record
@@ -80,3 +95,13 @@ class Completion:
     text: str
     meta: dict[str, Any] = field(default_factory=dict)
     truncated: bool = False
+    spelling: Spelling | None = None
+
+
+@record
+class Replay(Append):
+    """A gen or a select that is answered already; `pieces` is its text. `completion`: the answer of
+    a gen. A driver that keeps tokens does what it does before and behind one of its own.
+    """
+
+    completion: Completion | None

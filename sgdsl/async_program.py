@@ -13,11 +13,21 @@ from typing_extensions import TypeVar
 
 from sgdsl.async_execution import AsyncExecution
 from sgdsl.async_state import AsyncProgramState
+from sgdsl.calls import Calls
 from sgdsl.errors import UsageError
 from sgdsl.program import Argument, Program
 from sgdsl.state import ProgramState
 
 R = TypeVar("R", default=Any)
+
+
+class AsyncCalls(Calls):
+    """Of an `async def` body."""
+
+    execution = AsyncExecution
+
+    def refusal(self, error: UsageError) -> Callable[[Any], Any]:
+        return functools.partial(_raise_async, error)
 
 
 class AsyncProgram(Program[R]):
@@ -41,7 +51,7 @@ class AsyncProgram(Program[R]):
         that state's run: `await f(s, ...)`.
         """
         if args and isinstance(args[0], AsyncProgramState):
-            return self._call(self._parameters.fit(args[1:], kwargs))(args[0])
+            return self._calls.call(self._calls.parameters.fit(args[1:], kwargs))(args[0])
         if args and isinstance(args[0], ProgramState):
             raise UsageError(
                 f"{self.__name__}(s, ...): an async def program can be a part of an async def "
@@ -49,10 +59,7 @@ class AsyncProgram(Program[R]):
             )
         return self.run(*args, **kwargs)
 
-    _execution = AsyncExecution
-
-    def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
-        return functools.partial(_raise_async, error)
+    _calls_kind = AsyncCalls
 
 
 async def _raise_async(error: UsageError, _: object) -> None:

@@ -47,6 +47,7 @@ class BatchArguments(RunArguments, total=False):
     timeout_s: float | None
     row_timeout_s: float | None
     messages: Sequence[Any] | None
+    row_seed: Callable[[Any], int] | None
 
 
 _NAMES = frozenset(BatchArguments.__annotations__)
@@ -59,6 +60,17 @@ def _refuse_unknown(where: str, given: Mapping[str, Any]) -> None:
             f"{where}: no arguments {unknown}; there are {sorted(_NAMES)}{hint}; those of the "
             "program stand in the rows, or are given with bind(...)"
         )
+
+
+def _row_seed_from(where: str, given: object, seed: int | None) -> Callable[[BatchRow], int] | None:
+    if given is None:
+        return None
+    if not callable(given):
+        refuse(where, "row_seed", given, "a function of a row that returns its seed")
+    if seed is not None:
+        refuse(where, "row_seed", given, "left out beside seed: both say what a row's seed is")
+    row_seed: Callable[[BatchRow], int] = given
+    return row_seed
 
 
 class Waiting(Protocol):
@@ -121,10 +133,15 @@ class Plan:
         self._parameters = parameters
         self._lazy = lazy
         self._starts = starts_of(where, options.pop("messages", None), self.rows)
-        said = {name: value for name, value in options.items() if value is not None}
+        said = {
+            name: value
+            for name, value in options.items()
+            if value is not None and name != "row_seed"
+        }
         self.sampling = sampling_for(where, said)
         self.priority = priority_for(said.get("priority"), where)
         self.cache_salt = cache_salt_for(said.get("cache_salt"), where)
+        self._row_seed = _row_seed_from(where, options.get("row_seed"), said.get("seed"))
         self._seed = seed_for(said.get("seed"), where)
         in_flight = max(1, self.backend.max_in_flight)
         self._limits = Limits(
@@ -161,10 +178,11 @@ class Plan:
         )
 
     def _start(self, start: StartRow) -> Callable[[int, BatchRow], Execution]:
-        seed, starts = self._seed, self._starts
+        seed, starts, row_seed = self._seed, self._starts, self._row_seed
 
         def start_row(index: int, row: BatchRow) -> Execution:
-            return start(index, row, seed=derive_seed(seed, index), starts=starts)
+            own = derive_seed(seed, index) if row_seed is None else row_seed(row)
+            return start(index, row, seed=own, starts=starts)
 
         return start_row
 

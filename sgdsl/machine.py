@@ -22,8 +22,10 @@ from sgdsl.actions import (
     Completion,
     Generate,
     Idle,
+    Replay,
     Rewind,
     Spawn,
+    Spelling,
 )
 from sgdsl.branch import Branch, Mark, Part, Variable
 from sgdsl.chat import ChatTemplate
@@ -59,8 +61,10 @@ __all__ = [
     "Idle",
     "Machine",
     "Piece",
+    "Replay",
     "Rewind",
     "Spawn",
+    "Spelling",
 ]
 
 

@@ -32,6 +32,17 @@ class Parameters:
         self._program = body.__name__
         self.names = tuple(self._signature.parameters)
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Those that have no default and were not bound."""
+        return tuple(
+            name
+            for name, each in self._signature.parameters.items()
+            if each.default is each.empty
+            and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+            and name not in self._bound
+        )
+
     def fit(self, values: Sequence[Any], named: Mapping[str, Any]) -> Arguments:
         """The arguments of a call; raises `UsageError` if they do not fit."""
         if self._bound:

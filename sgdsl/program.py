@@ -1,12 +1,13 @@
 """Programs: decorated functions that can be run, batched, awaited, bound and traced.
 
-Owns `Program`: which argument belongs to the program and which to the run. Knows nothing of how a
-body, a batch or a trace goes on.
+Owns `Program`: the ways to run it, and what each of them says of itself. What its arguments come to
+is the business of `calls`; it knows nothing of how a body, a batch or a trace goes on.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -32,22 +33,16 @@ from sgdsl.arguments import RUN_ARGUMENTS, refuse, timeout_from
 from sgdsl.async_execution import start_async, through_async
 from sgdsl.async_state import AsyncProgramState
 from sgdsl.backends.base import Backend
-from sgdsl.batches import BatchArguments, Plan, StartRow
+from sgdsl.batches import BatchArguments
 from sgdsl.branch_state import Plain
-from sgdsl.context import (
-    backend_for,
-    cache_salt_for,
-    priority_for,
-    sampling_for,
-    seed_for,
-)
-from sgdsl.conversation import Starts, conversation_parts
-from sgdsl.errors import UsageError
-from sgdsl.execution import Aside, Execution, Terms
-from sgdsl.expressions import Hole, Part
-from sgdsl.graph import Graph, Sampling
+from sgdsl.calls import Calls
+from sgdsl.context import backend_for, cache_salt_for
+from sgdsl.conversation import conversation_parts
+from sgdsl.execution import Aside
+from sgdsl.expressions import Hole
+from sgdsl.graph import Graph
 from sgdsl.html import untraced_html
-from sgdsl.parameters import Arguments, BatchRow, Parameters
+from sgdsl.parameters import BatchRow
 from sgdsl.prefix import CachedPrefix, compute_prefix, literal_prefix, unknown
 from sgdsl.state import ProgramState
 from sgdsl.tracer import finish_at_once, trace
@@ -79,9 +74,25 @@ class Program(Generic[R]):
         self._num_api_spec_tokens = num_api_spec_tokens
         self._bound = dict(bound or {})
         self._kept: list[CachedPrefix] = []
-        self._parameters = Parameters(body, self._bound)
-        self.parameters = self._parameters.names
+        self._calls = self._calls_kind(body, self._bound, num_api_spec_tokens=num_api_spec_tokens)
+        self.parameters = self._calls.parameters.names
         functools.update_wrapper(self, body)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The parameters that every row has to give."""
+        return self._calls.parameters.required
+
+    @property
+    def source(self) -> str:
+        """What it does, as a text that changes with it: its code, and what was bound ahead. What it
+        calls is not in it.
+        """
+        try:
+            code = inspect.getsource(self._body)
+        except (OSError, TypeError):  # made by no file
+            code = f"{self._body.__code__.co_code!r} {self._body.__code__.co_consts!r}"
+        return f"{code}\n{sorted(self._bound.items())!r}"
 
     def __repr__(self) -> str:
         return f"<program {self.__name__}({', '.join(self.parameters)})>"
@@ -112,7 +123,7 @@ class Program(Generic[R]):
         """
         if args and isinstance(args[0], ProgramState | AsyncProgramState):
             state = args[0].plain() if isinstance(args[0], AsyncProgramState) else args[0]
-            return self._call(self._parameters.fit(args[1:], kwargs))(state)
+            return self._calls.call(self._calls.parameters.fit(args[1:], kwargs))(state)
         return self.run(*args, **kwargs)
 
     def run(
@@ -165,7 +176,7 @@ class Program(Generic[R]):
         fails for another reason says so in `state.outcome`, and when it is read.
         """
         given = {key: value for key, value in locals().items() if value is not None}
-        execution = self._prepare("run", values, kwargs, given)
+        execution = self._calls.prepare("run", values, kwargs, given)
         timeout_s = timeout_from("run", "timeout_s", timeout_s)
         if stream:
             if timeout_s is not None:
@@ -216,7 +227,7 @@ class Program(Generic[R]):
             value = kwargs.pop(name)
             if value is not None:
                 given[name] = value
-        execution = self._prepare("arun", values, kwargs, given)
+        execution = self._calls.prepare("arun", values, kwargs, given)
         timeout_s = timeout_from("arun", "timeout_s", timeout_s)
         if stream:
             return start_async(execution, timeout_s)
@@ -278,13 +289,14 @@ class Program(Generic[R]):
         `num_threads` (it is "auto") bounds the threads that run bodies; a program that does not
         wait needs one, an `async def` body none. `backend`, `progress_bar` and the sampling
         arguments are those of `run`; with `seed`, row i gets its own seed, made of `seed` and i.
+        `row_seed(row)` is a row's seed, for rows that are to come to the same in any place.
         `messages`: the conversation that all rows start from, or a list with one for each row.
         """
         if generator_style and as_completed:
             allowed = "left out beside generator_style: it yields too, in the order of completion"
             refuse("run_batch", "as_completed", as_completed, allowed)
-        plan = self._plan("run_batch", batch, options, lazy=generator_style or as_completed)
-        job = plan.waiting(self._row_starter(plan), is_async=self.is_async)
+        plan = self._calls.plan("run_batch", batch, options, lazy=generator_style or as_completed)
+        job = plan.waiting(self._calls.row_starter(plan), is_async=self.is_async)
         if as_completed:
             return job.as_completed()
         return job.in_order() if generator_style else job.collect()
@@ -296,8 +308,8 @@ class Program(Generic[R]):
         body are tasks of this event loop; those of any other run on threads, as in `run_batch`.
         Cancelling the task that awaits cancels the batch.
         """
-        plan = self._plan("arun_batch", batch, options, lazy=False)
-        return await plan.awaiting(self._row_starter(plan), is_async=self.is_async).collect()
+        plan = self._calls.plan("arun_batch", batch, options, lazy=False)
+        return await plan.awaiting(self._calls.row_starter(plan), is_async=self.is_async).collect()
 
     @overload
     def astream_batch(
@@ -325,13 +337,13 @@ class Program(Generic[R]):
         **options: Unpack[BatchArguments],
     ) -> AsyncIterator[ProgramState[R]] | AsyncIterator[tuple[int, ProgramState[R]]]:
         """`run_batch(generator_style=True)`, or `as_completed=True`, for `async for`."""
-        plan = self._plan("astream_batch", batch, options, lazy=True)
-        job = plan.awaiting(self._row_starter(plan), is_async=self.is_async)
+        plan = self._calls.plan("astream_batch", batch, options, lazy=True)
+        job = plan.awaiting(self._calls.row_starter(plan), is_async=self.is_async)
         return job.as_completed() if as_completed else job.in_order()
 
     def bind(self, **kwargs: Any) -> Self:
         """This program with some of its arguments given, once and for all."""
-        self._parameters.refuse_unknown("bind", kwargs)
+        self._calls.parameters.refuse_unknown("bind", kwargs)
         return type(self)(
             self._body,
             {**self._bound, **kwargs},
@@ -356,7 +368,7 @@ class Program(Generic[R]):
         if backend is not None and "backend" in self.parameters:
             kwargs["backend"] = backend
         start = conversation_parts("trace", messages)
-        call = self._call(self._parameters.fit_holes(values, kwargs, _hole))
+        call = self._calls.call(self._calls.parameters.fit_holes(values, kwargs, _hole))
         if self.is_async:
             call = finish_at_once(call)
         return trace(call, self.__name__, self.parameters, start=start, asynchronous=self.is_async)
@@ -378,7 +390,7 @@ class Program(Generic[R]):
         chosen = backend_for(backend)
         self._kept = [kept for kept in self._kept if not kept.is_released]
         if getattr(chosen, "caches_prefixes", False):
-            call = self._call(self._parameters.fit_holes((), {}, unknown))
+            call = self._calls.call(self._calls.parameters.fit_holes((), {}, unknown))
             nodes = literal_prefix(call, asynchronous=self.is_async)
             salt = cache_salt_for(cache_salt, "cache")
             self._kept.append(compute_prefix(nodes, chosen, cache_salt=salt, pins=pin))
@@ -394,80 +406,8 @@ class Program(Generic[R]):
         self._kept = [kept for kept in self._kept if not kept.is_released]
 
     is_async = False
-    _execution: Callable[..., Execution] = Execution
-
-    def _call(self, arguments: Arguments) -> Callable[[Any], Any]:
-        """The body with its arguments."""
-        (values, named), body = arguments, self._body
-        return lambda state: body(state, *values, **named)
-
-    def _prepare(
-        self, where: str, values: Sequence[Any], named: Mapping[str, Any], given: dict[str, Any]
-    ) -> Execution:
-        """`given`: the arguments of `run`, by name, as far as they are not None."""
-        own = given.keys() & {"messages", "priority", "cache_salt"} & set(self.parameters)
-        named = {**named, **{name: given.pop(name) for name in own}}
-        by_name = given.get("args", {})
-        if not isinstance(by_name, Mapping):
-            allowed = "a dict of the program's arguments by name; give a list's entries by position"
-            refuse(where, "args", by_name, allowed)
-        if twice := named.keys() & by_name.keys():
-            raise UsageError(f"{self.__name__}: {sorted(twice)} were given twice, in args= too")
-        call = self._call(self._parameters.fit(values, {**named, **by_name}))
-        asked = {name: value for name, value in given.items() if name in RUN_ARGUMENTS}
-        sampling, seed = sampling_for(where, asked), seed_for(given.get("seed"), where)
-        return self._execution(
-            call,
-            self._terms(
-                backend_for(given.get("backend")),
-                sampling,
-                priority=priority_for(given.get("priority"), where),
-                cache_salt=cache_salt_for(given.get("cache_salt"), where),
-            ),
-            seed=seed,
-            streaming=bool(given.get("stream")),
-            start=conversation_parts(where, given.get("messages")),
-        )
-
-    def _plan(
-        self, where: str, batch: Iterable[BatchRow], options: Mapping[str, Any], *, lazy: bool
-    ) -> Plan:
-        plan = Plan(where, batch, options, lazy=lazy, parameters=self.parameters)
-        if isinstance(plan.rows, Sequence):
-            for index, row in enumerate(plan.rows):
-                self._parameters.fit_row(index, row)
-        return plan
-
-    def _row_starter(self, plan: Plan) -> StartRow:
-        terms = self._terms(
-            plan.backend, plan.sampling, priority=plan.priority, cache_salt=plan.cache_salt
-        )
-
-        def start_row(index: int, row: BatchRow, *, seed: int, starts: Starts) -> Execution:
-            start: Sequence[Part] = ()
-            try:
-                call = self._call(self._parameters.fit_row(index, row))
-                start = starts(index)
-            except UsageError as error:
-                call = self._refusal(error)
-            return self._execution(call, terms, seed=seed, start=start)
-
-        return start_row
-
-    def _terms(
-        self, backend: Backend, sampling: Sampling, *, priority: int, cache_salt: str | None
-    ) -> Terms:
-        ahead = self._num_api_spec_tokens
-        return Terms(backend, sampling, self._body.__code__, ahead, priority, cache_salt)
-
-    def _refusal(self, error: UsageError) -> Callable[[Any], Any]:
-        """The body of a row whose arguments do not fit."""
-        return functools.partial(_raise, error)
+    _calls_kind: Callable[..., Calls] = Calls
 
 
 def _hole(name: str) -> Hole:
     return Hole(f"argument {name!r}", f"{{{name}}}")
-
-
-def _raise(error: UsageError, _: object) -> None:
-    raise error

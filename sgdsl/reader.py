@@ -33,6 +33,8 @@ class Reader(Protocol):
 
     def unread_variable(self, branch_id: int, name: str | int) -> Any: ...
 
+    def variables(self, branch_id: int) -> Any: ...
+
     def meta(self, branch_id: int, name: str | int) -> Any: ...
 
     def text(self, branch_id: int) -> Any: ...
@@ -89,6 +91,11 @@ class RunReader:
     def variable(self, branch_id: int, name: str | int) -> Any:
         self._submit_for(branch_id, name)
         return self._run.variable(branch_id, name, until_end=not self._inside)
+
+    def variables(self, branch_id: int) -> dict[str, Any]:
+        """All that the branch has, by name."""
+        names = list(self._settled(branch_id).variables)
+        return {name: self._run.variable(branch_id, name) for name in names}
 
     def unread_variable(self, branch_id: int, name: str | int) -> Any:
         """As `variable`, for a body that checks it: a typed value stays unread."""

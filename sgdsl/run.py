@@ -19,7 +19,7 @@ from sgdsl.choices import ChoiceScores
 from sgdsl.errors import BackendError, CancelledError, ProgramError, no_variable
 from sgdsl.explanation import BranchRecord, Explanation
 from sgdsl.graph import ROOT, Node, Sampling
-from sgdsl.machine import Action, Branch, Completion, Machine
+from sgdsl.machine import Action, Branch, Completion, Machine, Spelling
 from sgdsl.outcome import OK, TRUNCATED, Outcome, failure
 from sgdsl.source import Source
 from sgdsl.values import Lazy
@@ -294,7 +294,11 @@ class Run(Awaited):
         with self._lock:
             return self._machine.pending_constraints()
 
-    def stream(self, branch_id: int, text: str) -> None:
+    spells = False
+    """Whether somebody wants the tokens of what is streamed."""
+
+    def stream(self, branch_id: int, text: str, spelling: Spelling | None = None) -> None:  # noqa: ARG002
+        """What the gen under way has written so far. `spelling`: of that, for who passes it on."""
         with self._lock:
             self._machine.stream(branch_id, text)
             self._tell()

@@ -48,6 +48,11 @@ class ProgramState(BranchState[R]):
         """The same as `s[name]`."""
         return self[name]
 
+    def variables(self) -> dict[str, Any]:
+        """All variables so far by name, once they are written."""
+        variables: dict[str, Any] = self._reader.variables(self._branch)
+        return variables
+
     def text(self) -> str:
         """All text so far, once it is written."""
         text: str = self._reader.text(self._branch)

@@ -43,6 +43,9 @@ class HoleReader:
     def unread_variable(self, branch_id: int, name: str | int) -> Hole:
         return self.variable(branch_id, name)
 
+    def variables(self, branch_id: int) -> Hole:  # noqa: ARG002 - a `Reader`
+        return Hole("variables()", "{variables()}")
+
     def meta(self, branch_id: int, name: str | int) -> Hole:
         self.variable(branch_id, name)
         return Hole(f"the meta info of {name!r}", f"{{meta info of {name}}}")

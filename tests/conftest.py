@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,11 @@ from tests.tiny_llama import write_tiny_llama
 # A shared machine may stand still at any moment: no example is judged by its time.
 settings.register_profile("sgdsl", deadline=None)
 settings.load_profile("sgdsl")
+
+# Workers of pytest-xdist share the cores: threads of theirs would spend twice the time, waiting for
+# each other. Read when torch is first imported, and by the processes that tests start.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # POSIX, shell, 2.11: what a script runs in the background starts with Ctrl-C ignored, and Python
 # leaves that as it is. The tests of Ctrl-C are run there too.
@@ -34,6 +41,17 @@ def default_model_path() -> Path:
 def tiny_llama_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random Llama in Hugging Face format; see tests/tiny_llama.py."""
     return write_tiny_llama(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+@pytest.fixture(scope="module")
+def two_threads() -> Iterator[None]:
+    """torch computes on two threads, as on users' machines, whatever this process has otherwise."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

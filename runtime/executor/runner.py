@@ -56,13 +56,13 @@ class ModelRunner:
     @memory_errors()
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states of the rows whose logits are needed: those that draw, then those scored."""
-        hidden = self._model.hidden(
+        needed = np.concatenate([batch.sample_at, batch.score_at]).astype(np.int64)
+        return self._model.hidden(
             torch.from_numpy(batch.token_ids.astype(np.int64)),
             torch.from_numpy(batch.positions.astype(np.int64)),
             self._attention.plan(batch),
+            torch.from_numpy(needed),
         )
-        needed = np.concatenate([batch.sample_at, batch.score_at]).astype(np.int64)
-        return hidden[torch.from_numpy(needed)]
 
     @torch.inference_mode()
     @memory_errors()

@@ -35,8 +35,16 @@ class Model(Protocol):
     shape: ModelShape
     attention_kinds: tuple[AttentionKind, ...]
 
-    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
-        """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
+    def hidden(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        needed: Tensor | None = None,
+    ) -> Tensor:
+        """token_ids, positions: int64 [num_tokens]; needed: int64 [num_needed] tokens whose hidden
+        states are asked for, None for all of them in order. Returns [num_needed, hidden_size].
+        """
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.

@@ -19,6 +19,7 @@ from transformers import AttentionInterface
 from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import ModelShape, context_len_of, widest_of
+from runtime.model.experts import fill_experts
 from runtime.model.probe import NUM_PROBED, PROBE, AlonePlan, Probe
 from runtime.model.shard import Ranks, shard
 
@@ -153,15 +154,25 @@ class GeneralModel:
             num_kv_heads=shape.num_kv_heads // ranks.num_ranks,
         )
 
+    def fill_experts(self, multiple: int) -> None:
+        """Have each expert, if there are any, compute whole multiples of rows."""
+        fill_experts(self._decoder, multiple)
+
     def to(self, device: torch.device) -> None:
         self._model.to(device)
 
-    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
-        """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
+    def hidden(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        needed: Tensor | None = None,
+    ) -> Tensor:
+        """See `Model`."""
         step = Step(plan, self._kinds, self.shape.head_dim)
         out = self._decoder(**_inputs(token_ids, positions), attention_step=step)
         hidden: Tensor = out.last_hidden_state[0]
-        return hidden
+        return hidden if needed is None else hidden[needed]
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.

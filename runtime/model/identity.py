@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from runtime.model.base import Model
-from runtime.models.fetch import sha256_of
+from runtime.models.digests import digests_of
 
 
 def identity_of(
@@ -42,14 +42,18 @@ def _processor() -> str:
     return " ".join([torch.backends.cpu.get_cpu_capability(), *flags])
 
 
-def digest_of(folder: Path, *, but: Path) -> str:
+def digest_of(folder: Path, *, but: Path | None = None) -> str:
     """Of the names and the whole contents of all its files but hidden ones: a fine-tune may differ
     from its model in a few bytes anywhere, and sizes, headers or samples would not tell them apart.
     """
     digest = sha256()
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in name.parts)
-        if path.is_file() and not hidden and path.resolve() != but.resolve():
-            digest.update(f"{name.as_posix()!r} {sha256_of(path)}\n".encode())
+    files = [path for path in sorted(folder.rglob("*")) if _belongs(path, folder, but)]
+    for path, found in digests_of(folder, files).items():
+        digest.update(f"{path.relative_to(folder).as_posix()!r} {found}\n".encode())
     return digest.hexdigest()
+
+
+def _belongs(path: Path, folder: Path, but: Path | None) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    aside = but is not None and path.resolve() == but.resolve()
+    return path.is_file() and not hidden and not aside

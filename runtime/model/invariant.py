@@ -15,6 +15,7 @@ from torch.nn import functional
 from runtime.attention.base import AttentionKind, AttentionPlan
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import Model
+from runtime.model.general import GeneralModel
 from runtime.model.probe import AlonePlan
 
 MULTIPLES = (4, 8, 16, 32, 64)
@@ -32,8 +33,9 @@ SOME_COLUMNS = (1, 3, 16, 40, 100)
 class InvariantModel:
     """`model`, over batches of whole multiples.
 
-    Raises UnsupportedModelError where no multiple makes it invariant: experts are given as many
-    rows as the batch happens to have for them.
+    Experts are filled up too, where transformers lets them be computed by others. Raises
+    UnsupportedModelError where no multiple makes the model invariant: experts that are given as
+    many rows as the batch happens to have for them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -41,6 +43,8 @@ class InvariantModel:
         self.shape = model.shape
         self.attention_kinds: tuple[AttentionKind, ...] = model.attention_kinds
         for self._multiple in MULTIPLES:
+            if isinstance(model, GeneralModel):
+                model.fill_experts(self._multiple)
             if self._holds():
                 return
         raise UnsupportedModelError(
@@ -49,15 +53,25 @@ class InvariantModel:
             "experts, or leave it off"
         )
 
-    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
-        """token_ids, positions: int64 [num_tokens]; returns [num_tokens, hidden_size]."""
+    def hidden(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        needed: Tensor | None = None,
+    ) -> Tensor:
+        """See `Model`."""
         num_tokens = len(token_ids)
         missing = self._missing(num_tokens)
         ids, places = (
             functional.pad(token_ids, (0, missing)),
             functional.pad(positions, (0, missing)),
         )
-        return self._model.hidden(ids, places, _Unfilled(plan, num_tokens))[:num_tokens]
+        own = _Unfilled(plan, num_tokens)
+        if needed is None:
+            return self._model.hidden(ids, places, own)[:num_tokens]
+        filled = functional.pad(needed, (0, self._missing(len(needed))))
+        return self._model.hidden(ids, places, own, filled)[: len(needed)]
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """hidden: [num_rows, hidden_size]; tokens: int64 [num_tokens], None for all of them.

@@ -119,6 +119,7 @@ def _add_information(app: FastAPI, backend: Backend, model: str) -> None:
             "model_path": model,
             "protocol": VERSION,
             "max_in_flight": backend.max_in_flight,
+            "tokenizer": getattr(backend, "tokenizer_id", None),
             "chat_template": encode_template(backend.chat_template),
         }
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from runtime.cache.eviction import EVICTIONS
-from runtime.config import DTYPES
+from runtime.config import DTYPES, KV_DTYPES, SPECULATION
 from runtime.policies import POLICIES
 from sgdsl.errors import UsageError
 
@@ -24,6 +25,16 @@ KEY_VARIABLE = "SGDSL_API_KEY"
 
 MAX_WAITING, MAX_WAITING_TOKENS = 10_000, 10_000_000
 """Of a server: as tokens and as text, the latter take about half a gigabyte."""
+
+RUNTIME_OPTIONS = (
+    *("device", "dtype", "kv_dtype", "tensor_parallel", "batch_invariant", "speculation"),
+    *("kv_bytes", "host_kv_bytes", "max_running", "token_budget", "context_len", "chat_template"),
+    *("policy", "eviction", "prefix_file", "max_waiting", "max_waiting_tokens"),
+)
+"""What is the runtime's own: argparse's names are its names."""
+
+UNITS = ("", "KiB", "MiB", "GiB")
+SIZE = re.compile(r"(\d{1,18})(KiB|MiB|GiB)?", re.ASCII)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"listen on other addresses than the loopback without a key in {KEY_VARIABLE}",
     )
+    _add_sizes(parser)
+    _add_computing(parser)
     parser.add_argument(
         "--policy",
         default="lpm",
@@ -84,6 +97,69 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    """What follows from the memory and the model where it is not given."""
+    parser.add_argument(
+        "--kv-bytes",
+        type=num_bytes,
+        metavar="SIZE",
+        help="memory for keys and values: a number of bytes, or 512MiB, 8GiB",
+    )
+    parser.add_argument(
+        "--host-kv-bytes",
+        type=num_bytes,
+        metavar="SIZE",
+        help="host memory for cached prefixes that have to leave the former",
+    )
+    parser.add_argument("--max-running", type=int, metavar="N", help="sequences in a step, at most")
+    parser.add_argument("--token-budget", type=int, metavar="N", help="tokens in a step, at most")
+    parser.add_argument(
+        "--context-len", type=int, metavar="N", help="tokens of a prompt and its output, at most"
+    )
+
+
+def _add_computing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kv-dtype",
+        choices=KV_DTYPES,
+        default="auto",
+        help="the type of keys and values; auto is that of the weights",
+    )
+    parser.add_argument(
+        "--tensor-parallel",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes (on GPUs: devices) that compute the model together",
+    )
+    parser.add_argument(
+        "--batch-invariant",
+        action="store_true",
+        help="every bit of an output is the same in any batch; slower",
+    )
+    parser.add_argument(
+        "--speculation",
+        choices=SPECULATION,
+        default="auto",
+        help="whether tokens are guessed and tried along; auto: where it pays",
+    )
+    parser.add_argument(
+        "--chat-template",
+        metavar="NAME",
+        help="a template of sgdsl's own instead of the model's: chatml, llama-3-instruct, ...",
+    )
+
+
+def num_bytes(text: str) -> int:
+    """A number of bytes, or of a unit of them."""
+    found = SIZE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size; it is a number of bytes, or of KiB, MiB or GiB, as in 8GiB"
+        )
+    return int(found[1]) << 10 * UNITS.index(found[2] or "")
+
+
 def run(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     api_key = os.environ.get(KEY_VARIABLE) or None
@@ -94,11 +170,7 @@ def run(options: argparse.Namespace) -> int:
     from runtime.local import Runtime
     from runtime.server.programs import make_app
 
-    names = (
-        *("device", "dtype", "policy", "eviction", "prefix_file"),
-        *("max_waiting", "max_waiting_tokens"),
-    )
-    chosen = {name: getattr(options, name) for name in names}
+    chosen = {name: getattr(options, name) for name in RUNTIME_OPTIONS}
     with _closed_on_sigterm(), Runtime(options.model, **chosen) as runtime:
         sys.stderr.write(runtime.summary + "\n")
         app = make_app(runtime, model=runtime.folder.name, api_key=api_key)

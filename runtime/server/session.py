@@ -9,22 +9,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Iterator
 from threading import Lock
 from typing import Any
 
 from sgdsl.arguments import cache_salt_from
+from sgdsl.backends.answer_wire import decode_answer, decode_begun, encode_spelling
 from sgdsl.backends.base import Backend
-from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
+from sgdsl.backends.replica import Chosen, Replica, Watcher
 from sgdsl.errors import UsageError
 from sgdsl.graph import Fork, Node
-from sgdsl.machine import Completion
+from sgdsl.machine import Completion, Spelling
 from sgdsl.protocol import (
     decode_defaults,
-    decode_error,
     decode_node,
-    decode_numbers,
-    decode_scores,
     encode_error,
     encode_numbers,
     encode_scores,
@@ -168,8 +165,9 @@ class _Served(Watcher):
             priority=field_of(update, "priority", int) if "priority" in update else 0,
             cache_salt=_salt(update),
             pins=bool(update.get("pins")),
-            answers=list(_answers(update.get("answers", []))),
-            partials=_partials(update.get("partials", [])),
+            answers=[decode_answer(each) for each in _listed(update, "answers")],
+            partials=dict(decode_begun(each) for each in _listed(update, "partials")),
+            spells=bool(update.get("spells")),
         )
 
     def update(self, update: Event) -> None:
@@ -210,8 +208,8 @@ class _Served(Watcher):
 
     # What the backend does.
 
-    def streamed(self, branch_id: int, text: str) -> None:
-        self._tell("text", branch_id, text=text)
+    def streamed(self, branch_id: int, text: str, spelling: Spelling | None) -> None:
+        self._tell("text", branch_id, text=text, **encode_spelling(spelling))
 
     def answered(self, branch_id: int, answer: Completion | Chosen) -> None:
         if isinstance(answer, Completion):
@@ -221,6 +219,7 @@ class _Served(Watcher):
                 text=answer.text,
                 truncated=answer.truncated,
                 meta=encode_numbers(answer.meta),
+                **encode_spelling(answer.spelling if self.run.spells else None),
             )
             return
         self._tell("choice", branch_id, **encode_choice(answer))
@@ -246,26 +245,8 @@ def _salt(update: Event) -> str | None:
     return None if given is None else cache_salt_from("run", given)
 
 
-def _answers(given: Any) -> Iterator[tuple[int, Answered]]:
+def _listed(update: Event, name: str) -> list[Any]:
+    given = update.get(name, [])
     if not isinstance(given, list):
-        raise UsageError(f"answers={given!r:.80} is not allowed; it is a list")
-    for answer in given:
-        branch = field_of(answer, "branch", int)
-        if "text" in answer:
-            meta = decode_numbers(answer.get("meta", {}))
-            yield (
-                branch,
-                Completion(field_of(answer, "text", str), meta, bool(answer.get("truncated"))),
-            )
-            continue
-        if "error" in answer:
-            yield branch, Failed(decode_error(answer["error"]))
-            continue
-        scores = decode_scores(answer.get("scores"))
-        yield branch, Chosen(scores, field_of(answer, "draw", float), {})
-
-
-def _partials(given: Any) -> dict[int, str]:
-    if not isinstance(given, list):
-        raise UsageError(f"partials={given!r:.80} is not allowed; it is a list")
-    return {field_of(each, "branch", int): field_of(each, "text", str) for each in given}
+        raise UsageError(f"{name}={given!r:.80} is not allowed; it is a list")
+    return given

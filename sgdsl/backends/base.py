@@ -43,7 +43,8 @@ class Backend(Protocol):
 
     A backend that sets `caches_prefixes = True` is asked to compute prefixes by `Program.cache`;
     of one that hands runs on to others, those named in its `prefix_backends` are. One that has a
-    method `unpin(run)` keeps what it computes for a run that `pins`, until that call.
+    method `unpin(run)` keeps what it computes for a run that `pins`, until that call. One that goes
+    on from the tokens of another says by its `tokenizer_id` which ones.
     """
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sgdsl.backends.replica import Chosen
 from sgdsl.errors import BackendError
 from sgdsl.graph import ROOT
-from sgdsl.machine import Choose, Completion, Generate, Idle, Spawn
+from sgdsl.machine import Choose, Completion, Generate, Idle, Spawn, Spelling
 from sgdsl.run import Run
 
 
@@ -54,9 +54,9 @@ class Follower:
                     return moved
             moved = True
 
-    def streamed(self, branch_id: int, text: str) -> None:
+    def streamed(self, branch_id: int, text: str, spelling: Spelling | None) -> None:
         if branch_id in self.asked and self.run.streaming:
-            self.run.stream(branch_id, text)
+            self.run.stream(branch_id, text, spelling)
 
     def answered(self, branch_id: int, answer: Completion | Chosen) -> None:
         """An answer to what was asked on the branch, and on from there."""

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from sgdsl.backends.follower import Follower
 from sgdsl.backends.lanes import CHARS_PER_TOKEN, Lane
-from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
+from sgdsl.backends.replica import Answered, Begun, Chosen, Failed, Replica, Watcher
 from sgdsl.errors import BackendError
-from sgdsl.graph import Gen, Text
-from sgdsl.machine import Choose, Completion, Generate
+from sgdsl.graph import Text
+from sgdsl.machine import Choose, Completion, Generate, Spelling
 from sgdsl.run import Run
 
 
@@ -47,7 +47,7 @@ class Journey:
         self.carrier = carrier
         self.follower = Follower(run)
         self.answers: list[tuple[int, Answered]] = []
-        self.shown: dict[int, str] = {}
+        self.shown: dict[int, Begun] = {}
         """What the readers of a stream have seen of gens that go on."""
         if isinstance(run, Replica):  # a router among the providers of another
             self.answers += run.answers
@@ -125,21 +125,25 @@ class Leg(Watcher):
             keeps_nodes=getattr(lane.backend, "passes_nodes_on", False),
             answers=journey.answers,
             partials=self._continued(),
+            spells=True,
         )
 
-    def _continued(self) -> dict[int, str]:
-        """The texts that this lane can go on with. The other ones are begun again, and have to
-        come to the same.
+    def _continued(self) -> dict[int, Begun]:
+        """What this lane can go on with: the tokens, where they are its own, or the text. The other
+        gens are begun again, and have to come to the same.
         """
-        if getattr(self.lane.backend, "speaks_messages", False):
-            return {}
-        asked = self.journey.follower.asked
-        nodes = {branch: asked[branch].node for branch in self.journey.shown if branch in asked}
-        return {
-            branch: self.journey.shown[branch]
-            for branch, node in nodes.items()
-            if isinstance(node, Gen) and node.constraint is None
-        }
+        own = getattr(self.lane.backend, "tokenizer_id", None)
+        takes_text = not getattr(self.lane.backend, "speaks_messages", False)
+        found = dict[int, Begun]()
+        for branch, begun in self.journey.shown.items():
+            action = self.journey.follower.asked.get(branch)
+            if not isinstance(action, Generate):
+                continue
+            if begun.spelling is not None and begun.spelling.tokenizer == own:
+                found[branch] = begun
+            elif begun.text and takes_text and action.node.constraint is None:
+                found[branch] = Begun(begun.text)
+        return found
 
     @property
     def is_present(self) -> bool:
@@ -162,12 +166,12 @@ class Leg(Watcher):
         with self.journey.lock:
             return not self.is_present or self.journey.carrier.may_begin(self, branch_id, action)
 
-    def streamed(self, branch_id: int, text: str) -> None:
+    def streamed(self, branch_id: int, text: str, spelling: Spelling | None) -> None:
         def stream() -> None:
-            shown = self.journey.shown.get(branch_id, "")
+            shown = self._shown(branch_id)
             if text.startswith(shown):
-                self.journey.shown[branch_id] = text
-                self.journey.follower.streamed(branch_id, text)
+                self.journey.shown[branch_id] = Begun(text, spelling)
+                self.journey.follower.streamed(branch_id, text, spelling)
             elif not shown.startswith(text):
                 self._contradict(branch_id)
 
@@ -175,8 +179,8 @@ class Leg(Watcher):
 
     def answered(self, branch_id: int, answer: Completion | Chosen) -> None:
         def take() -> None:
-            journey = self.journey
-            shown = journey.shown.pop(branch_id, "")
+            journey, shown = self.journey, self._shown(branch_id)
+            journey.shown.pop(branch_id, None)
             if isinstance(answer, Completion) and not answer.text.startswith(shown):
                 self._contradict(branch_id)
                 return
@@ -196,6 +200,10 @@ class Leg(Watcher):
             self.journey.follower.failed(cause, branch_id)
             self.journey.settle()
             return False
+
+    def _shown(self, branch_id: int) -> str:
+        begun = self.journey.shown.get(branch_id)
+        return "" if begun is None else begun.text
 
     def _if_present(self, act: Callable[[], None]) -> None:
         with self.journey.lock:

@@ -12,13 +12,14 @@ from typing import Any
 
 import httpx2
 
+from sgdsl.backends.answer_wire import decode_spelling, encode_answer, encode_begun
 from sgdsl.backends.api_arguments import bearer, check_url
 from sgdsl.backends.base import BackendStats
 from sgdsl.backends.follower import Follower
 from sgdsl.backends.http import Http
 from sgdsl.backends.loop_backend import LoopBackend
 from sgdsl.backends.loop_thread import keep
-from sgdsl.backends.replica import Answered, Chosen, Failed, Replica
+from sgdsl.backends.replica import Chosen, Replica
 from sgdsl.backends.secret import Secret
 from sgdsl.backends.shapes import count
 from sgdsl.errors import BackendError, ProviderError, UsageError
@@ -31,10 +32,8 @@ from sgdsl.protocol import (
     decode_numbers,
     decode_scores,
     decode_template,
-    encode_error,
     encode_node,
     encode_sampling,
-    encode_scores,
     field_of,
 )
 from sgdsl.run import Run
@@ -111,6 +110,7 @@ class RuntimeEndpoint(LoopBackend):
         """What the server says of itself."""
         try:
             self.model = field_of(info, "model_path", str)
+            self.tokenizer_id = None if info.get("tokenizer") is None else str(info["tokenizer"])
             self._template = decode_template(info.get("chat_template"))
             self._max_in_flight = max_in_flight or field_of(info, "max_in_flight", int)
         except UsageError as error:
@@ -256,13 +256,16 @@ class RuntimeEndpoint(LoopBackend):
 
     def _take_answer(self, follower: Follower, kind: str, branch: int, event: Json) -> None:
         if kind == "text":
-            follower.streamed(branch, field_of(event, "text", str))
+            text = field_of(event, "text", str)
+            follower.streamed(branch, text, decode_spelling(event.get("spelling")))
         elif kind == "completion":
             meta = decode_meta(field_of(event, "meta", dict))
             names = ("prompt_tokens", "cached_tokens", "completion_tokens")
             self._spent += BackendStats(*(count(meta, name) or 0 for name in names))
             text = field_of(event, "text", str)
-            follower.answered(branch, Completion(text, meta, bool(event.get("truncated"))))
+            spelling = decode_spelling(event.get("spelling"))
+            truncated = bool(event.get("truncated"))
+            follower.answered(branch, Completion(text, meta, truncated, spelling))
         elif kind == "choice":
             scores = decode_scores(event.get("scores"))
             meta = decode_numbers(field_of(event, "meta", dict))
@@ -296,17 +299,8 @@ def _beginning(run: Run) -> Json:
     if run.pins:
         made["pins"] = True
     if isinstance(run, Replica):  # another backend has been at it
-        made["answers"] = [
-            {"branch": branch, **_encode_answer(answer)} for branch, answer in run.answers
-        ]
+        made["spells"] = run.spells
+        made["answers"] = [encode_answer(branch, answer) for branch, answer in run.answers]
         partials, run.partials = run.partials, {}
-        made["partials"] = [{"branch": b, "text": text} for b, text in partials.items()]
+        made["partials"] = [encode_begun(branch, begun) for branch, begun in partials.items()]
     return made
-
-
-def _encode_answer(answer: Answered) -> Json:
-    if isinstance(answer, Failed):
-        return {"error": encode_error(answer.cause)}
-    if isinstance(answer, Completion):
-        return {"text": answer.text, "truncated": answer.truncated}
-    return {"scores": encode_scores(answer.scores), "draw": answer.draw}

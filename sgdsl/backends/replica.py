@@ -14,7 +14,17 @@ from typing import Any
 from sgdsl.chat import ChatTemplate
 from sgdsl.choices import ChoiceScores
 from sgdsl.graph import Sampling
-from sgdsl.machine import Action, Append, Choose, Completion, Generate, Idle, Piece
+from sgdsl.machine import (
+    Action,
+    Append,
+    Choose,
+    Completion,
+    Generate,
+    Idle,
+    Piece,
+    Replay,
+    Spelling,
+)
 from sgdsl.run import Run
 from sgdsl.source import Source
 
@@ -38,6 +48,16 @@ class Failed:
 Answered = Completion | Chosen | Failed
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a gen has written that has not ended. `spelling`: its tokens, if the backend can go on
+    from them.
+    """
+
+    text: str
+    spelling: Spelling | None = None
+
+
 class Watcher:
     """Who hears of a replica. Called on the backend's thread, without a lock of the replica."""
 
@@ -45,7 +65,7 @@ class Watcher:
         """Whether the backend may be asked this now; if not, wake it later."""
         return True
 
-    def streamed(self, branch_id: int, text: str) -> None: ...
+    def streamed(self, branch_id: int, text: str, spelling: Spelling | None) -> None: ...
 
     def answered(self, branch_id: int, answer: Completion | Chosen) -> None: ...
 
@@ -61,7 +81,7 @@ class Replica(Run):
     `partials`: what the gen that comes next on a branch has written already.
     """
 
-    __slots__ = ("_held", "_leads", "_replays", "answers", "partials", "watcher")
+    __slots__ = ("_held", "_leads", "_replays", "answers", "partials", "spells", "watcher")
 
     def __init__(
         self,
@@ -77,7 +97,8 @@ class Replica(Run):
         cache_salt: str | None = None,
         pins: bool = False,
         answers: Iterable[tuple[int, Answered]] = (),
-        partials: dict[int, str] | None = None,
+        partials: dict[int, Begun] | None = None,
+        spells: bool = False,
     ) -> None:
         super().__init__(
             template=template,
@@ -91,6 +112,7 @@ class Replica(Run):
             pins=pins,
         )
         self.watcher: Watcher = watcher
+        self.spells = spells
         self.answers = list(answers)
         """All that was answered before this replica began, for who passes it on."""
         self.partials = dict(partials or {})
@@ -110,11 +132,13 @@ class Replica(Run):
                     return self.next(branch_id) if self.outcome is None else Idle.FINISHED
                 return self._replay(branch_id, action, known)
             held = self._held[branch_id] = action
-            if isinstance(action, Generate) and (lead := self.partials.pop(branch_id, "")):
-                self._leads[branch_id] = lead
-                self._held[branch_id] = _shortened(action, lead)
-                super().stream(branch_id, lead)
-                return Append((Piece(lead, written=True),))
+            if isinstance(action, Generate) and (begun := self.partials.pop(branch_id, None)):
+                super().stream(branch_id, begun.text)
+                if begun.spelling is None:
+                    self._leads[branch_id] = begun.text
+                    self._held[branch_id] = _shortened(action, begun.text)
+                    return Append((Piece(begun.text, written=True),))
+                held = self._held[branch_id] = replace(action, begun=begun.spelling)
         if not self.watcher.may_begin(branch_id, held):
             return Idle.PAUSED
         del self._held[branch_id]
@@ -131,23 +155,24 @@ class Replica(Run):
 
     def _replay(
         self, branch_id: int, action: Generate | Choose, known: Completion | Chosen
-    ) -> Append:
+    ) -> Replay:
         if isinstance(action, Generate):
             assert isinstance(known, Completion), "a gen is answered by a completion"
             super().complete(branch_id, known)
-            return Append((Piece(known.text, written=True),))
+            return Replay((Piece(known.text, written=True),), known)
         assert isinstance(known, Chosen), "a select is answered by scores"
         text = super().choose(branch_id, known.scores, draw=known.draw, meta=known.meta)
-        return Append((Piece(text, written=True),))
+        return Replay((Piece(text, written=True),), None)
 
-    def stream(self, branch_id: int, text: str) -> None:
-        text = self._leads.get(branch_id, "") + text
+    def stream(self, branch_id: int, text: str, spelling: Spelling | None = None) -> None:
+        if lead := self._leads.get(branch_id, ""):
+            text, spelling = lead + text, None
         super().stream(branch_id, text)
-        self.watcher.streamed(branch_id, text)
+        self.watcher.streamed(branch_id, text, spelling)
 
     def complete(self, branch_id: int, completion: Completion) -> None:
         if lead := self._leads.pop(branch_id, ""):
-            completion = replace(completion, text=lead + completion.text)
+            completion = replace(completion, text=lead + completion.text, spelling=None)
         super().complete(branch_id, completion)
         self.watcher.answered(branch_id, completion)
 

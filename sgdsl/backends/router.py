@@ -79,6 +79,12 @@ class Router(Closing):
         return self._template
 
     @property
+    def tokenizer_id(self) -> str | None:
+        """Whose tokens all of its providers go on from; None if they have not the same."""
+        found = {getattr(lane.backend, "tokenizer_id", None) for lane in self._lanes}
+        return found.pop() if len(found) == 1 else None
+
+    @property
     def max_in_flight(self) -> int:
         return sum(lane.max_in_flight for lane in self._lanes)
 

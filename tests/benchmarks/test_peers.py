@@ -85,6 +85,7 @@ def test_a_peer_that_fails_is_missing_with_what_it_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_runs, "FOLDER", tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # or the hub would be asked, again and again
     with pytest.raises(PeerMissingError, match="transformers failed: "):
         ask_peer("transformers", job(constrains=False))  # there is no such model
 

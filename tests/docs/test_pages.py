@@ -3,8 +3,8 @@
 * The Python blocks of a section run in order, in one module that has `sgl`; where no backend is
   named they meet a `MockBackend()`. A `text` block right behind one is what it prints (`...` stands
   for anything). A snippet's lines are those of `program.py`.
-* `"path/to/model"` is a tiny random model. A section with a block marked `python model` needs the
-  default model.
+* `"path/to/model"` is a tiny random model, `path/to/out` a place to write to. A section with a
+  block marked `python model` needs the default model.
 * A command of `.venv/bin/sgdsl` is run, and what stands below it is what it prints. Other commands
   are other tests' work, or take long: what they call must exist and must know the options that are
   shown.
@@ -18,6 +18,7 @@ import importlib.util
 import io
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -33,6 +34,7 @@ import sgdsl as sgl
 from tests.docs.markdown import PAGES, ROOT, Section, anchors_of, links_of, sections_of
 
 PLACEHOLDER = "path/to/model"
+WRITTEN = "path/to/out"
 SECTIONS = [each for page in PAGES for each in sections_of(page)]
 _OUTPUT = doctest.OutputChecker()
 _LENIENT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -138,16 +140,32 @@ def recipe(words: list[str]) -> list[list[str]]:
 
 @cache
 def options_of(*target: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, *target, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return set(re.findall(r"--[a-z][a-z-]*", done.stdout))
+    """One of several commands of a module is called in this process, which has torch already."""
+    if len(target) == 3:
+        said = called_here(target[1], target[2], "--help")
+    else:
+        command = [sys.executable, *target, "--help"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        said = done.stdout
+    return set(re.findall(r"--[a-z][a-z-]*", said))
+
+
+def called_here(module: str, *arguments: str) -> str:
+    """What `python -m module arguments` prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as output, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [module, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(module, run_name="__main__")
+    assert not ended.value.code
+    return output.getvalue()
 
 
 @pytest.mark.model
 @pytest.mark.parametrize("command", [c for c in commands() if ".venv/bin/sgdsl" in c])
-def test_a_command_of_ours_runs(command: str, tiny_llama_path: Path) -> None:
-    words = shlex.split(command.replace(PLACEHOLDER, str(tiny_llama_path)))
+def test_a_command_of_ours_runs(command: str, tiny_llama_path: Path, tmp_path: Path) -> None:
+    words = shlex.split(
+        command.replace(PLACEHOLDER, str(tiny_llama_path)).replace(WRITTEN, str(tmp_path / "out"))
+    )
     program = Path(sys.executable).parent / Path(words[0]).name
     done = subprocess.run(
         [program, *words[1:]], cwd=ROOT, capture_output=True, check=True, text=True

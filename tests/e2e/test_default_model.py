@@ -15,7 +15,7 @@ import sgdsl as sgl
 from runtime import Runtime
 from tests.fakes import Hope
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("two_threads")]
 
 NUM_NEW = 24
 TOKEN_BYTES = 30 * 2 * 3 * 64 * 4  # layers, keys and values, KV heads, head size, float32

@@ -12,7 +12,7 @@ from sgdsl import AsyncProgramState, ProgramState, gen
 from tests.e2e.conftest import MakeService
 from tests.patience import await_that
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 @sgl.function

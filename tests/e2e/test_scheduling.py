@@ -53,7 +53,7 @@ def race(service: HashService, rows: list[Row], outcomes: list[Outcome] | None =
     for count, (text, options) in enumerate(rows, start=1):
         arguments = {"text": text, "num_tokens": options.pop("num_tokens", 5)}
         given = {"backend": service, **options}
-        execution = write._prepare("run", (), arguments, given)
+        execution = write._calls.prepare("run", (), arguments, given)
         runs.append(execution.run)
         execution.run.when_finished(lambda _, text=text: end(text))  # type: ignore[misc]
         threading.Thread(target=body_of(execution), daemon=True).start()

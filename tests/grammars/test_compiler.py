@@ -151,9 +151,9 @@ def test_what_a_grammar_keeps_is_bounded() -> None:
 
 def test_a_hundred_thousand_choices_compile_in_time() -> None:
     texts = [f"{number * 7919 % 1_000_003:06d}x" for number in range(100_000)]
-    started = time.monotonic()
+    started = time.process_time()
     grammar = Compiler(VOCABULARY).compile(Choices(texts))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert walk(Matcher(grammar, max_tokens=9), random.Random(0)).decode() in set(texts)
 
 

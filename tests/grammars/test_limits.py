@@ -145,6 +145,7 @@ def _constraint(number: int) -> Constraint:
     return JsonSchema({"type": "object", "properties": names, "required": list(names)[:2]})
 
 
+@pytest.mark.timeout(900)
 def test_two_thousand_constraints_keep_memory_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grammars, masks and states are all dropped; with the bounds as they are, later."""
     monkeypatch.setattr(mask_store, "MAX_HELD_BYTES", 2 << 20)

@@ -225,7 +225,7 @@ def test_bounds_are_exact_at_any_size(
         (
             {"items": {"enum": [1, 2, "a"]}, "uniqueItems": True},
             ["[]", '[2,"a",1]', "null"],
-            ["[1,1]", "[1,1.0]", '["a",1,"a"]'],
+            ["[1,1]", "[1,1.0]", "[1,1e-0]", '["a",1,"a"]'],
         ),
         (
             {

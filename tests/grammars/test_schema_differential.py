@@ -68,7 +68,7 @@ def test_a_value_is_accepted_exactly_where_it_is_valid(case: tuple[Any, list[Any
 
 
 @pytest.mark.fuzz
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(7_200)
 @given(schemas_and_values(depth=3, most=10))
 @tries(3_000)
 def test_many_values_are_accepted_exactly_where_they_are_valid(
@@ -194,7 +194,7 @@ def test_whatever_can_be_written_is_valid(schema: Any, style: Written, seed: int
 
 
 @pytest.mark.fuzz
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(7_200)
 @given(schemas(depth=3), styles, st.integers(0, 10**6))
 @tries(2_000)
 def test_much_that_can_be_written_is_valid(schema: Any, style: Written, seed: int) -> None:
@@ -235,7 +235,7 @@ def test_every_budget_ends_in_a_valid_text(schema: Any, style: Written, seed: in
 
 
 @pytest.mark.fuzz
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(7_200)
 @given(schemas(depth=3), styles, st.integers(0, 10**6))
 @tries(500)
 def test_every_budget_of_many_schemas_ends_in_a_valid_text(

@@ -210,7 +210,9 @@ def test_the_options_of_a_schema_are_those_of_a_type() -> None:
             TypeOf(int, **{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("tp", [object(), "Missing", type("Plain", (), {})], ids=str)
+@pytest.mark.parametrize(
+    "tp", [object(), "Missing", type("Plain", (), {})], ids=["object", "unknown name", "class"]
+)
 def test_what_has_no_schema_is_refused_at_once(tp: Any) -> None:
     with pytest.raises(GrammarError, match="has no JSON schema"):
         TypeOf(tp)

@@ -738,6 +738,75 @@ def test_a_row_that_left_often_enough_stays_and_ends_whoever_comes() -> None:
     assert harness.scheduler.counts.displacements == MAX_DISPLACED
 
 
+def test_pages_that_run_out_are_those_of_the_lowest_priority() -> None:
+    """Whoever needs them: an old row does not take those of a younger one that matters more."""
+    harness = Harness(num_pages=9, token_budget=64, max_running=3, hopes=True)
+    rows = [wanting([each] * 10, priority=each, num_new=8) for each in (1, 0, 2)]
+    for sequence in rows:
+        harness.scheduler.add(sequence)
+        turn(harness)
+    ended = finish(harness, rows)
+    assert ended == [rows[0], rows[2], rows[1]]
+    assert [each.displaced for each in rows] == [0, 1, 0], "the low one, though it was not youngest"
+    assert harness.scheduler.counts.displacements == 0
+    harness.check_idle()
+
+
+growing = st.builds(
+    Job,
+    step=st.integers(0, 5),
+    prompt=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=6),
+    num_new=st.integers(6, 14),
+    budget=st.just(14),
+    priority=st.integers(-2, 2),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(5, 9), st.integers(2, 6), st.lists(growing, min_size=6, max_size=16))
+def test_nobody_gives_pages_while_a_lower_priority_keeps_them(
+    num_pages: int, max_running: int, work: list[Job]
+) -> None:
+    """Nor while a younger one of the same does: but for those that have left often enough, who give
+    theirs when they are the youngest.
+    """
+    harness = Harness(num_pages=num_pages, max_running=max_running, hopes=True)
+    scheduler = harness.scheduler
+    preempt = scheduler._preempt
+
+    def checked(grants: list[Grant]) -> Sequence:
+        running = [*scheduler._running]
+        left_often = [each for each in running if each.displaced == MAX_DISPLACED]
+        gone = preempt(grants)
+        assert gone not in left_often or gone is running[-1]
+        for stays in running:
+            behind = stays.priority < gone.priority or (
+                stays.priority == gone.priority and stays.admission > gone.admission
+            )
+            assert not behind or stays in left_often
+        assert all(grant.sequence is not gone for grant in grants)
+        return gone
+
+    scheduler._preempt = checked  # type: ignore[method-assign]
+    perform(harness, work)
+
+
+def test_a_low_priority_keeps_its_pages_in_the_end_however_many_high_ones_want_them() -> None:
+    harness = Harness(num_pages=10, token_budget=64, max_running=4, hopes=True)
+    low = wanting([1] * 10, num_new=24)
+    harness.scheduler.add(low)
+    for step in range(400):
+        for sequence in turn(harness):
+            if len(sequence.tokens) >= sequence.ahead.end:
+                harness.scheduler.remove(sequence)
+        if len(low.tokens) == low.ahead.end:
+            break
+        if harness.scheduler.num_waiting < 4:
+            harness.scheduler.add(wanting([step % VOCAB] * 6, priority=5, num_new=8))
+    assert (len(low.tokens), low.displaced) == (low.ahead.end, MAX_DISPLACED)
+    assert harness.scheduler.counts.preemptions > 0
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(jobs, min_size=1, max_size=40), st.integers(1, 4), st.sampled_from([*POLICIES]))
 def test_no_row_runs_for_long_while_a_higher_priority_waits(

@@ -22,7 +22,7 @@ from sgdsl.run import Run
 from tests.patience import PATIENCE_S, await_that
 from tests.sgdsl.backends import ThreadedBackend
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 SOON_S = 0.05
 
 
@@ -565,7 +565,7 @@ def test_a_text_arrives_in_pieces(program: Any) -> None:
     heard = threading.Event()
 
     def last(request: Request) -> str:
-        assert heard.wait(10)  # nobody has to wait for the end
+        assert heard.wait(PATIENCE_S)  # nobody has to wait for the end
         return " four"
 
     async def main() -> Any:

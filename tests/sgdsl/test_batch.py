@@ -21,7 +21,7 @@ from sgdsl.batch import TICK_S
 from sgdsl.run import Run
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 @sgl.function
@@ -56,7 +56,7 @@ def interrupt_when(event: threading.Event) -> None:
     """Ctrl-C, once `event` is set."""
 
     def wait() -> None:
-        assert event.wait(5)
+        assert event.wait(PATIENCE_S)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -264,7 +264,7 @@ def test_threads_are_added_for_bodies_that_wait_and_bounded() -> None:
 
 
 def test_a_body_that_waits_for_something_else_does_not_hold_the_others_up() -> None:
-    meeting = threading.Barrier(4, timeout=5)
+    meeting = threading.Barrier(4, timeout=PATIENCE_S)
 
     @sgl.function
     def body(s: ProgramState, q: int) -> None:
@@ -358,7 +358,7 @@ def test_ctrl_c_does_not_wait_for_a_body_that_is_stuck() -> None:
     @sgl.function
     def body(s: ProgramState, q: int) -> None:
         stuck.set()
-        release.wait(10)
+        release.wait(2 * PATIENCE_S)
 
     interrupt_when(stuck)
     began = time.monotonic()

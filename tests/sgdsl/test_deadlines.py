@@ -17,7 +17,7 @@ from sgdsl.run import Run
 from sgdsl.timer import Timer
 from tests.patience import PATIENCE_S, await_that
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 SOON_S = 0.05
 
 

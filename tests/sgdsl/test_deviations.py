@@ -16,8 +16,9 @@ import sgdsl as sgl
 from sgdsl import AsyncProgramState, MockBackend, ProgramState, gen, gen_int, select
 from sgdsl.backends.script import Request
 from sgdsl.choices import ChoiceScores
+from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(2)
+pytestmark = pytest.mark.timeout(120)
 DOWN = MockBackend({"a": OSError("down")})
 
 
@@ -111,11 +112,11 @@ def test_nested_calls_inherit_and_nothing_else_is_shared() -> None:
     @sgl.function
     def traced(s: ProgramState) -> None:
         tracing.set()
-        go_on.wait(1)
+        go_on.wait(PATIENCE_S)
 
     tracer = threading.Thread(target=traced.trace)
     tracer.start()
-    tracing.wait(1)
+    assert tracing.wait(PATIENCE_S)
     try:
         assert inner.run(backend=MockBackend())["a"] == "mock"  # a trace elsewhere changes nothing
     finally:

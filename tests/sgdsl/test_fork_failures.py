@@ -13,7 +13,7 @@ from sgdsl import STALL, AsyncProgramState, MockBackend, ProgramState, gen, sele
 from sgdsl.backends.script import Request
 from tests.sgdsl.backends import ShuffledBackend
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 DOWN = OSError("down")
 
 

@@ -13,6 +13,7 @@ from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen
 from sgdsl.machine import Completion, Generate
 from sgdsl.run import Run
 from sgdsl.streams import Stream
+from tests.patience import PATIENCE_S
 
 
 @sgl.function
@@ -61,7 +62,7 @@ def test_reads_from_outside_wait_for_the_body() -> None:
 
     @sgl.function
     def slow(s: ProgramState) -> None:
-        go.wait(5)
+        go.wait(PATIENCE_S)
         s += "a" + gen("x")
 
     state = slow.run(backend=MockBackend(), stream=True)

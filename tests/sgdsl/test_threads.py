@@ -15,7 +15,7 @@ from sgdsl import MockBackend, ProgramState, gen
 from sgdsl.threads import Threads, num_left_behind
 from tests.patience import PATIENCE_S, await_that
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_no_more_than_the_limit_go_on_at_once_and_all_are_done() -> None:

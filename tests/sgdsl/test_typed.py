@@ -14,6 +14,7 @@ import sgdsl as sgl
 from grammars import Choices, Constraint, JsonSchema, Regex, Repetition, TypeOf
 from sgdsl import MockBackend, ProgramState, gen
 from sgdsl.backends.script import Request
+from tests.patience import PATIENCE_S
 from tests.sgdsl.test_batch import statuses
 
 Check = Callable[[int], int]
@@ -142,7 +143,7 @@ def test_a_slow_validator_holds_up_no_other_run() -> None:
     go = threading.Event()
 
     def slow(value: int) -> int:
-        assert go.wait(5)
+        assert go.wait(PATIENCE_S)
         return value
 
     backend = MockBackend(default="5", stepwise=True)
@@ -151,7 +152,7 @@ def test_a_slow_validator_holds_up_no_other_run() -> None:
     thread.start()
     assert program(int).run(backend=backend)["n0"] == 5
     go.set()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert states[0]["n0"] == 5
     backend.close()
 

@@ -32,7 +32,13 @@ class Matrix:
         self.computed: list[tuple[int, int]] = []
         self._weights = weights
 
-    def hidden(self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
+    def hidden(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        needed: Tensor | None = None,
+    ) -> Tensor:
         raise AssertionError("only the head is under test")
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:

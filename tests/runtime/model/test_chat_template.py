@@ -225,8 +225,11 @@ def test_a_message_begins_in_another_way_when_the_model_writes_it(backend: Any) 
 
 
 @pytest.mark.parametrize("kind", UNUSABLE)
-def test_a_template_that_cannot_be_used_refuses_roles_and_says_why(backend: Any, kind: str) -> None:
+def test_a_template_that_cannot_be_used_refuses_roles_and_says_why(
+    backend: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, reason = UNUSABLE[kind]
+    monkeypatch.setattr(template_rendering, "MAX_SECONDS", 60)  # it ends by itself
     template = read(backend, source)
     with pytest.raises(UsageError) as caught:
         prompt_of(template, [("user", "Hi")])

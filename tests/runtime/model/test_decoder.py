@@ -13,6 +13,7 @@ from runtime.model.decoder import LeanModel, is_lean
 from runtime.model.general import GeneralModel
 from runtime.model.linear import Int8Linear
 from runtime.model.load import load_model
+from runtime.model.probe import AlonePlan
 from sgdsl.errors import UsageError
 from tests.runtime.model.conftest import WriteModel
 from tests.runtime.model.tiny_models import LEAN, SHAPE, in_pieces, logprobs_of
@@ -42,6 +43,22 @@ def test_log_probabilities_are_those_of_transformers(family: str, write_model: W
     sizes = [70, 1, 1, 30, *[1] * 48]
     for model in (lean, general):
         torch.testing.assert_close(in_pieces(model, tokens, sizes), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("decoder", ["auto", "general"])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("needed", [[], [19], [4, 0, 4]])
+def test_hidden_states_of_some_tokens_are_those_among_all(
+    needed: list[int], dtype: str, decoder: str, write_model: WriteModel
+) -> None:
+    if (dtype, decoder) == ("int8", "general"):
+        pytest.skip("there is no such model")
+    model = load_model(write_model(LEAN["qwen3"]), dtype=dtype, decoder=decoder)
+    tokens, positions = torch.randint(3, VOCAB_SIZE, (20,)), torch.arange(20)
+    with torch.inference_mode():
+        expected = model.hidden(tokens, positions, AlonePlan())[needed]
+        found = model.hidden(tokens, positions, AlonePlan(), torch.tensor(needed, dtype=torch.long))
+    torch.testing.assert_close(found, expected, atol=1e-5 if dtype == "float32" else 0.05, rtol=0)
 
 
 @pytest.mark.parametrize("kind", OTHERS)

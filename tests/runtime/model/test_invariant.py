@@ -16,8 +16,10 @@ from runtime.batch import Grant, build_batch
 from runtime.cache.kv import KVPool
 from runtime.errors import UnsupportedModelError
 from runtime.model.base import Model
+from runtime.model.general import GeneralModel
 from runtime.model.invariant import InvariantModel
 from runtime.model.load import load_model
+from runtime.model.probe import AlonePlan
 from runtime.sequence import Sequence
 from runtime.token_tree import TokenTree
 from tests.fakes import Hope
@@ -25,6 +27,8 @@ from tests.runtime.model.conftest import WriteModel
 from tests.runtime.model.test_families import PROMPTS, run
 from tests.runtime.model.tiny_models import FAMILIES
 from tests.tiny_llama import VOCAB_SIZE
+
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 PAGE, NUM_PAGES = 16, 128
 KINDS = {
@@ -36,6 +40,9 @@ KINDS = {
     "gpt 2": "float32",
     "phi 3, a window": "float32",
     "cohere 2": "float32",
+    "mixtral": "float32",
+    "qwen 3, experts": "bfloat16",
+    "gpt oss": "float32",
 }
 
 
@@ -150,6 +157,22 @@ def test_log_probabilities_are_the_same_numbers_with_any_cache_budget_and_pool(
     assert found[1:] == found[:1] * 3
 
 
-def test_a_model_whose_rows_share_experts_is_refused(write_model: WriteModel) -> None:
+@pytest.mark.parametrize("family", ["mixtral", "qwen 3, experts", "gpt oss", "deepseek 3"])
+def test_experts_that_are_filled_up_are_transformers_own(
+    family: str, write_model: WriteModel
+) -> None:
+    model = load_model(write_model(FAMILIES[family]))
+    tokens = torch.arange(3, 40)
+    with torch.inference_mode():
+        expected = model.hidden(tokens, tokens - 3, AlonePlan())
+        found = InvariantModel(model).hidden(tokens, tokens - 3, AlonePlan())
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_experts_that_are_given_any_number_of_rows_are_refused(
+    write_model: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a family that has its own way to compute them."""
+    monkeypatch.setattr(GeneralModel, "fill_experts", lambda *_: None)
     with pytest.raises(UnsupportedModelError, match="batch_invariant=True cannot be had for this"):
         Runtime(write_model(FAMILIES["mixtral"]), kv_bytes=1 << 20, batch_invariant=True)

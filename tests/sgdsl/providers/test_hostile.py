@@ -34,7 +34,7 @@ from tests.sgdsl.providers.fake import (
 )
 from tests.sgdsl.providers.raw import chunk, head, raw_server, reset
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 class Endless(httpx2.AsyncByteStream):
@@ -98,14 +98,14 @@ def test_a_body_without_an_end_is_not_read_to_it(
 ) -> None:
     monkeypatch.setattr(http, "MAX_BODY_BYTES", 1 << 20)
     body = Endless(b"x" * 1000)
-    error_of(httpx2.Response(status, stream=body))
+    error_of(httpx2.Response(status, stream=body), timeout_s=30)
     assert body.num_pieces <= 1100
 
 
 def test_a_stream_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_STREAM_BYTES", 1 << 20)
     body = Endless(b": " + b"x" * 1000 + b"\n\n")
-    error = error_of(httpx2.Response(200, stream=body), stream=True)
+    error = error_of(httpx2.Response(200, stream=body), stream=True, timeout_s=30)
     assert "a stream of more than" in str(error)
     assert body.num_pieces <= 1100
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
+
+from sgdsl.backends.answer_wire import decode_answer, decode_begun, encode_answer, encode_begun
 from sgdsl.backends.follower import Follower
-from sgdsl.backends.replica import Answered, Chosen, Failed, Replica, Watcher
+from sgdsl.backends.replica import Answered, Begun, Chosen, Failed, Replica, Watcher
 from sgdsl.chat import PLAIN
 from sgdsl.choices import ChoiceScores, token_length_normalized
+from sgdsl.errors import UsageError
 from sgdsl.graph import DEFAULT_SAMPLING, ROOT, Gen, Select, Text
-from sgdsl.machine import Append, Choose, Completion, Generate, Idle, Piece
+from sgdsl.machine import Append, Choose, Completion, Generate, Idle, Piece, Spelling
 from sgdsl.run import Run
 
 NODES = (
@@ -19,7 +26,7 @@ NODES = (
 SCORES = ChoiceScores([[-2.0], [-1.0]])
 
 
-def replica(*answers: Answered, partials: dict[int, str] | None = None) -> Replica:
+def replica(*answers: Answered, partials: dict[int, Begun] | None = None) -> Replica:
     made = Replica(
         Watcher(),
         template=PLAIN,
@@ -44,7 +51,7 @@ def test_recorded_answers_are_text_and_the_next_gen_is_asked() -> None:
 
 
 def test_what_a_gen_has_written_already_is_text_that_counts() -> None:
-    run = replica(partials={ROOT: "so far "})
+    run = replica(partials={ROOT: Begun("so far ")})
     run.next(ROOT)
     assert run.next(ROOT) == Append((Piece("so far ", written=True),))
     action = run.next(ROOT)
@@ -56,6 +63,41 @@ def test_what_a_gen_has_written_already_is_text_that_counts() -> None:
     assert branch.text() == "Qso far and"
     run.complete(ROOT, Completion("and on"))
     assert branch.variables["a"].value == "so far and on"
+
+
+def test_tokens_that_were_written_are_gone_on_with_by_whoever_knows_them() -> None:
+    spelling = Spelling("some tokenizer", 1, (3, 4), "rest")
+    run = replica(partials={ROOT: Begun("so far ", spelling)})
+    run.next(ROOT)
+    action = run.next(ROOT)
+    assert isinstance(action, Generate)
+    assert action.begun == spelling
+    assert action.sampling.max_tokens == 128
+    run.complete(ROOT, Completion("so far and on"))
+    branch = run.peek(ROOT)
+    assert branch is not None and branch.variables["a"].value == "so far and on"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Completion("A", truncated=True, spelling=Spelling("some tokenizer", 1, (3, 4), "rest")),
+        Completion("A"),
+        Chosen(SCORES, 0.5),
+    ],
+)
+def test_answers_arrive_as_they_were(answer: Answered) -> None:
+    assert decode_answer(json.loads(json.dumps(encode_answer(7, answer)))) == (7, answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tokens", [1, "2"]), ("tokens", [True]), ("taken", None), ("tokenizer", 1)]
+)
+def test_tokens_of_another_shape_are_refused(name: str, value: Any) -> None:
+    sent = encode_begun(0, Begun("x", Spelling("some tokenizer", 0, (1,))))
+    sent["spelling"][name] = value
+    with pytest.raises(UsageError, match=name):
+        decode_begun(sent)
 
 
 def test_a_recorded_failure_fails_again_without_a_question() -> None:

@@ -1,0 +1,1 @@
+"""What a job reads: files, folders, data sets and iterators, as rows."""
