@@ -32,6 +32,7 @@ class SymbolTokenizer(Tokenizer):
     def __init__(self) -> None:
         self.eos_token_ids = frozenset({END})
         self.bos_token_ids: list[int] = []
+        self._described = "symbols"
         self.token_bytes = [chr(FIRST + each).encode() for each in range(NUM_SYMBOLS)] + [None]
 
     def encode(self, text: str) -> list[int]:

@@ -84,10 +84,11 @@ class Ledger:
     def _enter(self, row: int, bits: int) -> None:
         self._num_in_table += 1
         if _GROW * self._num_in_table > len(self._table):
-            rows = [found for found in self._table if found != _FREE]
-            self._table = array("q", [_FREE]) * (2 * len(self._table))
-            for found in rows:
-                self._put(found, self._keys[found])
+            smaller = self._table
+            self._table = array("q", [_FREE]) * (2 * len(smaller))
+            for found in smaller:
+                if found != _FREE:
+                    self._put(found, self._keys[found])
         self._put(row, bits)
 
     def _put(self, row: int, bits: int) -> None:

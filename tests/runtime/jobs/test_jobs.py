@@ -406,9 +406,10 @@ def peak_mib(measured: Callable[[], object]) -> float:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_rows_but_for_the_ledger(tmp_path: Path) -> None:
+    """What is in flight takes some MiB, more or less."""
     peaks = []
-    for num in (2_000, 20_000):
+    for num in (2_000, 5_000, 30_000):  # the first one makes what a process makes once
         rows = write_rows(tmp_path / f"{num}.jsonl", list(range(num)))
         output = tmp_path / f"{num}.out.jsonl"
         peaks.append(peak_mib(lambda rows=rows, output=output: run(rows, output)))  # type: ignore[misc]
-    assert peaks[1] - peaks[0] < 18_000 * 60 / 2**20 + 1
+    assert peaks[2] - peaks[1] < 25_000 * 40 / 2**20 + 2
