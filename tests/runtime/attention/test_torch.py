@@ -157,10 +157,32 @@ def test_a_token_of_a_tree_attends_to_its_own_line(
     """Wherever the step begins and ends, and whatever is stored over what it reads. `neighbour`: so
     many tokens of another row.
     """
+    goal = Sequence(range(num_tokens), tree=TokenTree(texts)).goal
+    start = data.draw(st.integers(0, goal - 1))
+    end = data.draw(st.integers(start + 1, goal))
+    check_tree(range(num_tokens), texts, (start, end), neighbour, attention=attention, kind=kind)
+
+
+@pytest.mark.parametrize("attention", [TorchAttention, InvariantAttention])
+def test_a_step_that_goes_on_with_a_tree_comes_back_to_its_root(attention: Backend) -> None:
+    """Tokens of a later option see more of what was before than the step's first one."""
+    kind = AttentionKind(0.3, window=2)
+    check_tree(range(1), [[0] * 5, [1, 0]], (2, 6), 0, attention=attention, kind=kind)
+
+
+def check_tree(
+    tokens: range,
+    texts: list[list[int]],
+    computed: tuple[int, int],
+    neighbour: int,
+    *,
+    attention: Backend,
+    kind: AttentionKind,
+) -> None:
+    """Of a step that computes these places of the row."""
+    num_tokens, (start, end) = len(tokens), computed
     tree = TokenTree(texts)
-    sequence = Sequence(range(num_tokens), tree=tree)
-    start = data.draw(st.integers(0, sequence.goal - 1))
-    end = data.draw(st.integers(start + 1, sequence.goal))
+    sequence = Sequence(tokens, tree=tree)
     pages = np.random.default_rng(start).permutation(NUM_PAGES).tolist()
     sequence.pages = pages[: -(-sequence.max_slots // PAGE)]
     sequence.computed = start
