@@ -133,15 +133,12 @@ class Plan:
         self._parameters = parameters
         self._lazy = lazy
         self._starts = starts_of(where, options.pop("messages", None), self.rows)
-        said = {
-            name: value
-            for name, value in options.items()
-            if value is not None and name != "row_seed"
-        }
+        row_seed = options.pop("row_seed", None)
+        said = {name: value for name, value in options.items() if value is not None}
         self.sampling = sampling_for(where, said)
         self.priority = priority_for(said.get("priority"), where)
         self.cache_salt = cache_salt_for(said.get("cache_salt"), where)
-        self._row_seed = _row_seed_from(where, options.get("row_seed"), said.get("seed"))
+        self._row_seed = _row_seed_from(where, row_seed, said.get("seed"))
         self._seed = seed_for(said.get("seed"), where)
         in_flight = max(1, self.backend.max_in_flight)
         self._limits = Limits(

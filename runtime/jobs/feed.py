@@ -63,7 +63,7 @@ class Feed:
         self._by_key: dict[str, Flight] = {}  # from the window until they land
         self._by_index: dict[int, Flight] = {}
         self._stopped = threading.Event()
-        self.num_read = self.num_started = 0
+        self.num_started = 0
         self.num_resumed = 0
         """Rows that had an entry already."""
 
@@ -106,7 +106,6 @@ class Feed:
 
     def _flight(self, row: Row) -> Flight | None:
         """None for a row that needs no computing (any more)."""
-        self.num_read += 1
         entry = self._journal.entry(row.number)
         missing = [name for name in self._columns if name not in row.columns]
         key = key_of({"fault": row.fault}) if row.fault else key_of(dict(row.columns))

@@ -40,7 +40,7 @@ class Report:
 
     @property
     def error_rate(self) -> float:
-        """Of these, the share without an output, those that were skipped aside."""
+        """Of these, the share that has failed or was cancelled."""
         bad = self.counts["failed"] + self.counts["cancelled"]
         return bad / max(1, self.num_rows)
 
